@@ -19,6 +19,8 @@ pub trait Keys {
     fn turn(&mut self, _set: usize, _count: u64) -> Option<u64> {
         None
     }
+    /// The way is the one that goes next. Nothing happens where another policy than LRU chooses it.
+    fn demote(&mut self, _set: usize, _way: usize) {}
     /// The key in a way, [`crate::EMPTY`] if none.
     fn key(&self, set: usize, way: usize) -> u64;
     /// Empties a way.

@@ -91,6 +91,16 @@ impl<const FOURS: usize> Keys for Packed<FOURS> {
         (way, old)
     }
 
+    fn demote(&mut self, set: usize, way: usize) {
+        let word = self.order[set];
+        let place = (0..self.ways).find(|place| (word >> (4 * place)) & NIBBLE == way as u64).unwrap_or_default();
+        let before = (1 << (4 * place)) - 1;
+        let last = 4 * (self.ways - 1);
+        // Those behind it move up.
+        let moved = (word & before) | ((word >> 4) & !before);
+        self.order[set] = (moved & ((1 << last) - 1)) | ((way as u64) << last);
+    }
+
     #[inline(always)]
     fn turn(&mut self, set: usize, count: u64) -> Option<u64> {
         let word = self.order[set];

@@ -9,6 +9,9 @@ use crate::{
 /// Tags compared before anybody asks whether one was equal.
 const STEP: usize = 16;
 
+/// Stamp of a way that was never used: stamps grow with each use, and a demoted way's is below all others.
+const NEVER: u64 = 1 << 63;
+
 /// Sets of any number of ways.
 #[derive(Clone)]
 pub struct Wide {
@@ -26,11 +29,22 @@ impl Wide {
         let steps = ways.div_ceil(STEP);
         Self {
             keys: vec![[[EMPTY; 4]; STEP / 4]; sets * steps],
-            stamps: vec![0; sets * steps * STEP],
-            now: 0,
+            stamps: vec![NEVER; sets * steps * STEP],
+            now: NEVER,
             ways,
             steps,
         }
+    }
+
+    #[inline]
+    fn stamps_of(&self, set: usize) -> &[u64] {
+        let first = set * self.steps * STEP;
+        &self.stamps[first..first + self.ways]
+    }
+
+    #[inline]
+    fn oldest(&self, set: usize) -> u64 {
+        self.stamps_of(set).iter().copied().fold(u64::MAX, u64::min)
     }
 
     fn key_mut(&mut self, set: usize, way: usize) -> &mut u64 {
@@ -68,13 +82,16 @@ impl Keys for Wide {
         // Ways beyond the last are never filled: they are no room.
         let empty = if room { self.find(set, EMPTY).filter(|&way| way < self.ways) } else { None };
         let way = empty.unwrap_or_else(|| {
-            let first = set * self.stride();
-            let stamps = &self.stamps[first..first + self.ways];
-            let oldest = stamps.iter().copied().fold(u64::MAX, u64::min);
-            stamps.iter().position(|&s| s == oldest).unwrap_or_default()
+            let oldest = self.oldest(set);
+            self.stamps_of(set).iter().position(|&s| s == oldest).unwrap_or_default()
         });
         self.touch(set, way);
         (way, std::mem::replace(self.key_mut(set, way), key))
+    }
+
+    fn demote(&mut self, set: usize, way: usize) {
+        let at = set * self.stride() + way;
+        self.stamps[at] = self.oldest(set) - 1;
     }
 
     fn key(&self, set: usize, way: usize) -> u64 {

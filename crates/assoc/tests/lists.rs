@@ -1,6 +1,6 @@
 //! The sets against lists in order of use.
 
-use mmulab_assoc::{Replacement, Sets, Ways, geometry};
+use mmulab_assoc::{EMPTY, Keys, Replacement, Sets, Store, Ways, each, geometry};
 use proptest::prelude::*;
 
 /// What a set would be if nobody cared for speed.
@@ -70,6 +70,31 @@ proptest! {
             let put = sets.put(0, key);
             prop_assert_eq!((put.present, put.replaced), naive.access(key, ways));
             prop_assert_eq!(sets.find(0, key), Some(put.way));
+        }
+    }
+
+    #[test]
+    fn a_demoted_key_is_the_first_of_the_list(
+        ways in 1usize..24,
+        keys in prop::collection::vec((0u64..60, any::<bool>()), 1..400),
+    ) {
+        let mut store = Store::new(1, ways, Replacement::Lru, 0);
+        let mut list: Vec<u64> = Vec::new();
+        for (key, demote) in keys {
+            let (there, gone) = each!(&mut store, keys => {
+                let found = keys.find(0, key);
+                let (way, gone) = found.map_or_else(|| keys.admit(0, key, true), |way| (way, EMPTY));
+                keys.touch(0, way);
+                if demote {
+                    keys.demote(0, way);
+                }
+                (found.is_some(), gone)
+            });
+            prop_assert_eq!(there, list.contains(&key));
+            let full = !there && list.len() == ways;
+            prop_assert_eq!(gone, if full { list.remove(0) } else { EMPTY });
+            list.retain(|&k| k != key);
+            list.insert(if demote { 0 } else { list.len() }, key);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The caches that walks, code and data are read through: which level has a line, and which line goes for it.
 
-use crate::{CacheDesc, CacheRules, WalkerError, latency::Latency, retention::Retention};
+use crate::{CacheDesc, CacheRules, WalkerError, fresh::Fresh, latency::Latency, retention::Retention};
 use mmulab_addr::{LINE_BYTES, PhysAddr};
 use mmulab_assoc::{EMPTY, Keys, Replacement, SetIndex, Store, Ways, each, geometry};
 
@@ -56,6 +56,8 @@ struct Copy {
     empty: u64,
     /// Of a cache that neighbours share.
     retention: Option<Retention>,
+    /// Of a victim cache that tells lines that were used from it from those that were not.
+    fresh: Option<Fresh>,
 }
 
 impl Level {
@@ -65,8 +67,13 @@ impl Level {
         let (set, mine) = (self.sets.of(line), self.mine(core));
         let copy = &mut self.copies[mine];
         if let Some(way) = copy.find(set, line) {
-            let displaced = copy.retention.as_mut().and_then(|r| r.renew(set * self.ways + way, line, now));
-            return displaced.map_or(Looked::HIT, |at| Looked { found: false, gone: Some(Gone { line, at }) });
+            let displaced = copy.renew(set * self.ways + way, line, now);
+            let Some(at) = displaced else { return Looked::HIT };
+            if copy.fresh.is_some() {
+                // Memory sends it to the level before now: when it leaves that one, it is fresh again.
+                copy.remove(set, way);
+            }
+            return Looked { found: false, gone: Some(Gone { line, at }) };
         }
         if self.victim {
             return Looked { found: false, gone: None };
@@ -92,9 +99,10 @@ impl Level {
         let copy = &mut self.copies[mine];
         match copy.find(set, gone.line) {
             Some(way) => copy.place(set * self.ways + way, gone.at),
-            None => {
+            None if copy.fresh.as_mut().is_none_or(Fresh::admits) => {
                 copy.take(set, self.ways, gone.line, gone.at);
             }
+            None => {}
         }
     }
 
@@ -124,18 +132,42 @@ impl Copy {
         (way, gone)
     }
 
+    /// Empties a way.
+    fn remove(&mut self, set: usize, way: usize) {
+        each!(&mut self.lines, lines => lines.remove(set, way));
+        self.empty += 1;
+    }
+
     /// Takes in a line that is not there at `now`: the line that went for it, and when it did, or a neighbour had
     /// displaced it.
     #[inline(always)]
     fn take(&mut self, set: usize, ways: usize, line: u64, now: u64) -> Option<Gone> {
         let (way, gone) = self.admit(set, line);
-        let mut at = now;
-        if let Some(retention) = &mut self.retention {
-            let slot = set * ways + way;
-            at = retention.displaced(slot, gone, now).unwrap_or(now);
-            retention.place(slot, now);
+        let slot = set * ways + way;
+        let at = self.displaced(slot, gone, now).unwrap_or(now);
+        self.place(slot, now);
+        if let Some(fresh) = &mut self.fresh {
+            fresh.place(slot, now);
+            each!(&mut self.lines, lines => lines.demote(set, way));
         }
         (gone != EMPTY).then_some(Gone { line: gone, at })
+    }
+
+    /// When a neighbour displaced the line in a slot, if one did.
+    #[inline(always)]
+    fn displaced(&self, slot: usize, line: u64, now: u64) -> Option<u64> {
+        match &self.fresh {
+            Some(fresh) if fresh.has(slot) => fresh.displaced(slot, line, now),
+            _ => self.retention.as_ref().and_then(|r| r.displaced(slot, line, now)),
+        }
+    }
+
+    /// Uses a line in a slot: when a neighbour displaced it before, if one did.
+    #[inline(always)]
+    fn renew(&mut self, slot: usize, line: u64, now: u64) -> Option<u64> {
+        let displaced = self.displaced(slot, line, now);
+        self.place(slot, now);
+        displaced
     }
 
     /// A line in a slot is used.
@@ -143,6 +175,9 @@ impl Copy {
     fn place(&mut self, slot: usize, now: u64) {
         if let Some(retention) = &mut self.retention {
             retention.place(slot, now);
+        }
+        if let Some(fresh) = &mut self.fresh {
+            fresh.used(slot);
         }
     }
 }
@@ -180,7 +215,11 @@ impl Caches {
                 retention: d
                     .retention_cycles
                     .map(|cycles| Retention::new(lines as usize, cycles, d.retention_shape.unwrap_or(1.0))),
+                fresh: d.fresh.as_ref().map(|fresh| Fresh::new(lines as usize, fresh)),
             };
+            if d.fresh.is_some() && !d.victim {
+                return Err(bad("`fresh` is for victim caches: set `victim = true`, or leave it out".into()));
+            }
             Ok(Level {
                 name: d.name.clone(),
                 cycles: d.cycles,
@@ -314,6 +353,7 @@ impl Caches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FreshDesc;
     use std::collections::BTreeMap;
 
     /// A level of one set.
@@ -328,6 +368,7 @@ mod tests {
             victim,
             retention_cycles: None,
             retention_shape: None,
+            fresh: None,
             source: String::new(),
             assumed: BTreeMap::new(),
         }
@@ -409,6 +450,63 @@ mod tests {
         assert_eq!(cycles(&mut caches, 0), 10);
         caches.set_time(20 << 20);
         assert_eq!(cycles(&mut caches, 2), 100);
+    }
+
+    /// Two levels of 2 and 4 lines, as [`caches`], whose second level admits a share of fresh lines.
+    fn admitting(admits: f64, far: Option<u64>) -> Caches {
+        let fresh = Some(FreshDesc { admits, retention_cycles: far });
+        let levels = [desc("near", 2, 1, false), CacheDesc { fresh, ..desc("far", 4, 10, true) }];
+        Caches::new(&levels, &rules(), 1).unwrap()
+    }
+
+    #[test]
+    fn a_fresh_line_goes_next_and_one_that_was_used_stays() {
+        let mut caches = admitting(1.0, None);
+        // Lines 0 to 3 fill the far level, for lines 4 and 5 are near; the last one evicted, line 3, goes next.
+        for line in 0..6 {
+            cycles(&mut caches, line);
+        }
+        // Line 4 goes far in place of line 3, and then line 5 in place of line 4.
+        let seen: Vec<u32> = [6, 7].into_iter().map(|line| cycles(&mut caches, line)).collect();
+        assert_eq!(seen, [100, 100]);
+        // Line 5 is used from there, so that line 6 goes far in place of an older fresh line, and not in its place.
+        assert_eq!(cycles(&mut caches, 5), 10);
+        assert_eq!(cycles(&mut caches, 8), 100);
+        assert_eq!(cycles(&mut caches, 9), 100);
+        assert_eq!(cycles(&mut caches, 5), 10);
+        // Lines 3 and 4 are gone.
+        assert_eq!([3, 4].map(|line| cycles(&mut caches, line)), [100, 100]);
+    }
+
+    #[test]
+    fn a_line_that_is_not_admitted_comes_from_memory_again() {
+        let mut caches = admitting(0.0, None);
+        for _ in 0..3 {
+            assert_eq!([0, 1, 2].map(|line| cycles(&mut caches, line)), [100; 3]);
+        }
+    }
+
+    #[test]
+    fn a_line_that_neighbours_displaced_is_fresh_again() {
+        // Of lines that were used from there nobody displaces any, and of fresh ones all.
+        let mut caches = admitting(1.0, Some(1000));
+        let mut at = |time: u64, line| {
+            caches.set_time(time << 20);
+            cycles(&mut caches, line)
+        };
+        assert_eq!([0, 1, 2].map(|line| at(0, line)), [100; 3]);
+        // Line 0 is used from there at once, and stays once it has left the near level again.
+        assert_eq!([0, 3, 4].map(|line| at(0, line)), [10, 100, 100]);
+        assert_eq!(at(100, 0), 10);
+        // Line 1 was taken in with it, but was not used.
+        assert_eq!(at(100, 1), 100);
+    }
+
+    #[test]
+    fn only_a_victim_cache_has_fresh_lines() {
+        let fresh = Some(FreshDesc { admits: 0.5, retention_cycles: None });
+        let levels = [desc("near", 2, 1, false), CacheDesc { fresh, ..desc("far", 4, 10, false) }];
+        assert!(Caches::new(&levels, &rules(), 1).is_err_and(|e| e.what.contains("`victim = true`")));
     }
 
     #[test]

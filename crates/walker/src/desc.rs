@@ -94,6 +94,10 @@ fn one() -> u8 {
     1
 }
 
+fn all() -> f64 {
+    1.0
+}
+
 /// A level of the caches that page-table entries are read through. Lines are 64 bytes, replacement is true LRU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -133,12 +137,34 @@ pub struct CacheDesc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.2, max = 20))]
     pub retention_shape: Option<f64>,
+    /// Of a victim cache that keeps lines for a shorter time until they are used from it. Default: it keeps all alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fresh: Option<FreshDesc>,
     /// Where the numbers come from.
     #[serde(default)]
     pub source: String,
     /// Keys of this table that no source states, each with the reason for the value.
     #[serde(default)]
     pub assumed: BTreeMap<String, String>,
+}
+
+/// What a victim cache does with lines that memory sent, until they are used from it.
+///
+/// Few of them are ever used again, so it does not keep them for long. A fresh line is the one of its set that goes next
+/// (LRU insertion policy: Qureshi et al., Adaptive Insertion Policies for High Performance Caching, ISCA 2007). Once
+/// used from the cache, it is a line like all others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FreshDesc {
+    /// Share of them that it takes in when the level before evicts them. Default 1.
+    #[serde(default = "all")]
+    #[schemars(range(min = 0.0, max = 1))]
+    pub admits: f64,
+    /// Time after which 1/e (37 %) of those taken in are left, in cycles, where neighbours share the cache. They go at
+    /// random. Default: `retention_cycles` and `retention_shape` of the cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
+    pub retention_cycles: Option<u64>,
 }
 
 impl CacheDesc {

@@ -14,6 +14,7 @@ mod combine;
 mod counts;
 mod desc;
 mod error;
+mod fresh;
 mod kept;
 mod latency;
 mod nested;
@@ -27,7 +28,7 @@ mod walker;
 
 pub use caches::{Caches, Served};
 pub use counts::{LevelCounts, SideWalks, WalkCounts};
-pub use desc::{CacheDesc, CacheRules, WalkCacheDesc, WalkerDesc};
+pub use desc::{CacheDesc, CacheRules, FreshDesc, WalkCacheDesc, WalkerDesc};
 pub use error::WalkerError;
 pub use nested::{Dimension, Memories, Nested, NestedContext, NestedDesc, NestedStep, NestedWalker, Violation};
 pub use nested_tlb::{NestedTlbCounts, NestedTlbDesc};

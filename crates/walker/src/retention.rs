@@ -77,14 +77,6 @@ impl Retention {
         let stays = self.scale * (-share.ln()).powf(1.0 / self.shape);
         ((f64::from(used) + stays) * f64::from(1 << UNIT_SHIFT)) as u64
     }
-
-    /// Uses `line` in `slot` at `now` cycles: when it was displaced before, if it was.
-    #[inline]
-    pub fn renew(&mut self, slot: usize, line: u64, now: u64) -> Option<u64> {
-        let displaced = self.displaced(slot, line, now);
-        self.place(slot, now);
-        displaced
-    }
 }
 
 /// A number that line and time decide, each value as likely as any other (the finisher of SplitMix64).
@@ -96,16 +88,23 @@ pub fn chance(line: u64, used: u32) -> u32 {
 mod tests {
     use super::*;
 
+    /// Uses `line` in the only slot: whether it was still there.
+    fn stayed(cache: &mut Retention, line: u64, now: u64) -> bool {
+        let displaced = cache.displaced(0, line, now);
+        cache.place(0, now);
+        displaced.is_none()
+    }
+
     /// The share of lines that are there after `age` scales.
     fn share_after(age: f64, shape: f64) -> f64 {
         let scale = 1 << 20;
         let mut cache = Retention::new(1, scale, shape);
         let lines = 20_000;
-        let stayed = (0..lines).filter(|&line| {
+        let left = (0..lines).filter(|&line| {
             cache.place(0, 0);
-            cache.renew(0, line, (age * scale as f64) as u64).is_none()
+            stayed(&mut cache, line, (age * scale as f64) as u64)
         });
-        stayed.count() as f64 / lines as f64
+        left.count() as f64 / lines as f64
     }
 
     #[test]
@@ -148,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_used_again_stays() {
         let mut cache = Retention::new(1, 1 << 20, 1.0);
-        let uses = (0..2000u64).filter(|n| cache.renew(0, 7, n << UNIT_SHIFT).is_none()).count();
+        let uses = (0..2000u64).filter(|n| stayed(&mut cache, 7, n << UNIT_SHIFT)).count();
         assert!(uses > 1990, "{uses}: between two uses goes a thousandth of a scale");
     }
 }
