@@ -530,6 +530,48 @@ def test_a_knee_of_the_nearer_cache_is_no_size_of_the_next(
     assert third["cycles"] != 21
 
 
+def _with(probe: Json, path: Path, *figures: Json) -> dict[str, Json]:
+    """The caches of a description with further figures."""
+    found = json.loads(json.dumps(probe))
+    for figure in figures:
+        value = figure["value"]
+        found["figures"].append({"interval": [value, value], "found": 1.0, "curve": "made", **figure})
+    path.write_text(described(found).toml)
+    return {c["name"]: c for c in engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]["cache"]}
+
+
+@pytest.mark.usefixtures("unfitted")
+@pytest.mark.parametrize(
+    ("left", "ways", "confidence"), [(500, 4, "high"), (640, 5, "medium"), (960, 8, "high"), (500, 8, "low")]
+)
+def test_a_second_level_has_the_ways_that_a_neighbour_on_the_core_leaves(
+    shared: Json, tmp_path: Path, left: float, ways: int, confidence: str
+) -> None:
+    """Of 8 ways of 128 KB."""
+    figure = {"name": "l2_left_bytes", "value": left * 1024, "confidence": confidence}
+    second = _with(shared, tmp_path / "m.toml", figure)["L2"]
+    assert (second["ways"], parse_bytes(second["size"])) == (ways, ways << 17)
+    assert ("ways of 1 MB are left" in second["source"]) == (ways < 8)
+
+
+@pytest.mark.usefixtures("unfitted")
+@pytest.mark.parametrize(
+    ("admits", "confidence", "fresh"),
+    [(0.456, "medium", {"admits": 0.456, "retention_cycles": 17_000_000}), (0.97, "high", None), (0.4, "low", None)],
+)
+def test_a_third_level_that_keeps_few_lines_from_memory_is_described_so(
+    shared: Json, tmp_path: Path, admits: float, confidence: str, fresh: Json | None
+) -> None:
+    third = _with(
+        shared,
+        tmp_path / "m.toml",
+        {"name": "l3_fresh_admits", "value": admits, "confidence": confidence},
+        {"name": "l3_fresh_retention_cycles", "value": 17e6, "confidence": "low"},
+    )["L3"]
+    assert third.get("fresh") == fresh
+    assert ("fresh: probed" in third["source"]) == (fresh is not None)
+
+
 @pytest.mark.usefixtures("unfitted")
 @pytest.mark.parametrize(
     ("held", "ways", "confidence"), [(11, 5, "high"), (21.2, 10, "medium"), (35, 16, "high"), (11, 16, "low")]
@@ -538,19 +580,8 @@ def test_a_third_level_has_the_ways_that_loads_at_once_reach(
     shared: Json, tmp_path: Path, held: float, ways: int, confidence: str
 ) -> None:
     """Of 16 ways of 2 MB. The second level's 1 MB are beside it, for it keeps what that one displaces."""
-    found = json.loads(json.dumps(shared))
-    found["figures"].append(
-        {
-            "name": "caches_bytes",
-            "value": held * (1 << 20),
-            "interval": [held * (1 << 20)] * 2,
-            "confidence": confidence,
-            "curve": "footprint-at-once",
-        }
-    )
-    path = tmp_path / "m.toml"
-    path.write_text(described(found).toml)
-    third = {c["name"]: c for c in engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]["cache"]}["L3"]
+    figure = {"name": "caches_bytes", "value": held * (1 << 20), "confidence": confidence}
+    third = _with(shared, tmp_path / "m.toml", figure)["L3"]
     assert (third["ways"], third["size"]) == (ways, f"{2 * ways}M")
     assert ("ways that the system reports are this computer's" in third["source"]) == (ways < 16)
 

@@ -82,6 +82,34 @@ pub fn load(region: &Region, lines: &[u64]) {
     std::hint::black_box(sum);
 }
 
+/// Sends `lines` (offsets) out of all caches.
+pub fn flush(region: &Region, lines: &[u64]) {
+    for &line in lines {
+        let at = region.at(line);
+        // SAFETY: `at` gives addresses within the region, which is mapped; what is in memory stays the same.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::x86_64::_mm_clflush(at.cast_const().cast());
+        }
+        // SAFETY: as above. Linux lets programs clean and invalidate lines of their own.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!("dc civac, {at}", at = in(reg) at, options(nostack));
+        }
+    }
+    // The chase that follows shall not begin before.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a fence.
+    unsafe {
+        std::arch::x86_64::_mm_mfence();
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier.
+    unsafe {
+        std::arch::asm!("dsb sy", options(nostack));
+    }
+}
+
 /// Follows all chases side by side, each for `steps` (rounded up to eights); they end further on.
 pub fn run(heads: &mut [*const usize], steps: u64) {
     match heads.len() {

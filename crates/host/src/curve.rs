@@ -6,7 +6,7 @@
 
 use crate::{
     Backing, Frames, HostError,
-    chase::{CHAINS, link, load, run, run_by_one},
+    chase::{CHAINS, flush, link, load, run, run_by_one},
     clock::{Took, fastest, frequency, timed, timed_at_once},
     jumps::{self, Jumps},
     latency,
@@ -69,6 +69,14 @@ pub enum Pattern {
         bytes: u64,
         /// Chases of a round: a round that is short beside the wait ages its own lines little.
         #[serde(default = "idle_chains")]
+        chains: u64,
+    },
+    /// The lines of some pages that memory sent, which left the second level for a chase over `bytes`, by `chains`
+    /// chases at once, `x` microseconds after. The control is the same for lines that came back from there often.
+    Fresh {
+        /// Footprint that the next level holds, and the second level does not.
+        bytes: u64,
+        /// Chases of a round.
         chains: u64,
     },
     /// Every line of `bytes`, each `x` lines further on than the one before, by one load instruction. No control.
@@ -170,10 +178,18 @@ const BURSTS: u32 = 3;
 const ROUNDS: usize = 8;
 /// Rounds before a wait: neighbours may have displaced what the first one brings before the second one meets it.
 const IDLE_ROUNDS: u64 = 4;
+/// Bytes of lines that are fresh: little of any second level, and within the reach of any TLB.
+const FRESH_BYTES: u64 = 256 << 10;
+/// Where they are chosen from: no piece is used again soon.
+const FRESH_FROM: u64 = 64 << 20;
+/// Rounds that bring lines near, and send them away again, until the level behind takes all of them for used.
+const OFTEN: u64 = 8;
 /// Bytes above which one such round is enough, for it is long.
 const IDLE_LONG: u64 = 1 << 20;
 /// Lines up to which each round of a footprint is measured as a whole, 32 MB: as many as a third level has.
 const WHOLE_ROUND: usize = 1 << 19;
+/// Rounds that send lines away.
+pub(crate) const AWAY_ROUNDS: u64 = 2;
 /// Longest that a point may wait.
 const LONGEST_IDLE_US: u64 = 1_000_000;
 /// Page-table entries in a line.
@@ -209,6 +225,7 @@ impl CurveSpec {
             | Pattern::Latencies { bytes }
             | Pattern::Pairs { bytes } => bytes,
             Pattern::PageChains { pages } => pages * page,
+            Pattern::Fresh { .. } => FRESH_FROM,
         }
     }
 
@@ -222,9 +239,9 @@ impl CurveSpec {
         }
         let many = match self.pattern {
             Pattern::Chains { .. } | Pattern::PageChains { .. } => self.xs.iter().find(|x| !CHAINS.contains(x)),
-            Pattern::Idle { ref chains, .. } | Pattern::FootprintAtOnce { ref chains } => {
-                Some(chains).filter(|chains| !CHAINS.contains(chains))
-            }
+            Pattern::Idle { ref chains, .. }
+            | Pattern::FootprintAtOnce { ref chains }
+            | Pattern::Fresh { ref chains, .. } => Some(chains).filter(|chains| !CHAINS.contains(chains)),
             _ => None,
         };
         if let Some(x) = many {
@@ -263,7 +280,12 @@ impl CurveSpec {
                 return wrong(format!("{x} jumps: give at most {}", jumps::MOST));
             }
         }
-        if let Pattern::Idle { .. } = self.pattern
+        if let Pattern::Fresh { bytes, .. } = self.pattern
+            && !(1..=MOST_BYTES).contains(&bytes)
+        {
+            return wrong(format!("{bytes} bytes that send lines away: give 1 to {MOST_BYTES}"));
+        }
+        if let Pattern::Idle { .. } | Pattern::Fresh { .. } = self.pattern
             && let Some(x) = self.xs.iter().find(|&&x| x > LONGEST_IDLE_US)
         {
             return wrong(format!("{x} microseconds: give at most {LONGEST_IDLE_US}"));
@@ -312,6 +334,10 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
         Pattern::Adds | Pattern::WideAdds | Pattern::Wide { .. } | Pattern::Jumps => Vec::new(),
         Pattern::Footprint | Pattern::FootprintAtOnce { .. } => (0..(x / line).max(1)).map(|i| i * line).collect(),
         Pattern::Idle { bytes, .. } => (0..(bytes / line).max(1)).map(|i| i * line).collect(),
+        Pattern::Fresh { .. } => {
+            let first = random.below(FRESH_FROM / FRESH_BYTES) * FRESH_BYTES;
+            (0..FRESH_BYTES / line).map(|i| first + i * line).collect()
+        }
         Pattern::Chains { bytes } | Pattern::Window { bytes } => {
             (0..bytes / (4 * line)).map(|i| 4 * i * line).collect()
         }
@@ -448,14 +474,44 @@ fn chase_after(region: &Region, lines: &[u64], chains: u64, idle_us: u64) -> Too
     let round = lines.len() as u64 / chains;
     let rounds = if lines.len() as u64 * LINE as u64 > IDLE_LONG { 1 } else { IDLE_ROUNDS };
     run(&mut heads, rounds * round);
-    let until = Instant::now() + Duration::from_micros(idle_us);
-    // Without sleep: the core stays this program's, and its clock as fast as it is.
-    while Instant::now() < until {
-        std::hint::spin_loop();
-    }
+    wait(idle_us);
     let took = timed_at_once(|| run(&mut heads, round));
     let accesses = (round * chains) as f64;
     Took { ns: took.ns / accesses, cycles: took.cycles / accesses }
+}
+
+/// Measures one round of chases over `lines` that memory sent before, `idle_us` after a chase over all of `away` sent
+/// them from the second level to the next one. The second is a round over the same lines once they were used from there
+/// often.
+fn chase_fresh(region: &Region, lines: &[u64], away: &Region, chains: u64, idle_us: u64, seed: u64) -> [Took; 2] {
+    let mut others: Vec<u64> = (0..away.bytes() as u64 / LINE as u64).map(|i| i * LINE as u64).collect();
+    Random::new(seed).shuffle(&mut others);
+    let mut away_heads = link(away, &others, chains);
+    let away_round = others.len() as u64 / chains;
+    let mut heads = link(region, lines, chains);
+    let round = lines.len() as u64 / chains;
+    // What sends them away shall itself be used often.
+    run(&mut away_heads, OFTEN * away_round);
+    flush(region, lines);
+    let mut once = |idle_us: u64| {
+        run(&mut heads, round);
+        run(&mut away_heads, AWAY_ROUNDS * away_round);
+        wait(idle_us);
+        let took = timed_at_once(|| run(&mut heads, round));
+        let accesses = (round * chains) as f64;
+        Took { ns: took.ns / accesses, cycles: took.cycles / accesses }
+    };
+    let fresh = once(idle_us);
+    let used = (0..OFTEN).map(|_| once(0)).last().unwrap_or(fresh);
+    [fresh, used]
+}
+
+/// Waits without sleep: the core stays this program's, and its clock as fast as it is.
+fn wait(us: u64) {
+    let until = Instant::now() + Duration::from_micros(us);
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
 }
 
 /// Measures a curve. `go_on` is asked between points, with the share that is done; false stops.
@@ -469,6 +525,7 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
     if !sparse {
         region.populate(spec.backing, &mut Random::new(spec.seed));
     }
+    // The second region of a curve: the control's, or what sends lines away.
     let controlled = packed_bytes(spec) > LINE;
     let packed = Region::map(packed_bytes(spec), Backing::Large)?;
     if controlled {
@@ -544,6 +601,13 @@ fn measure_point(
         Pattern::Chains { .. } | Pattern::PageChains { .. } => point.x,
         _ => 1,
     };
+    if let (Pattern::Fresh { chains, .. }, Some(away)) = (spec.pattern, packed) {
+        let [fresh, used] = chase_fresh(region, &lines, away, chains, point.x, spec.seed);
+        point.cycles.push(fresh.cycles);
+        point.ns.push(fresh.ns);
+        point.control.push(used.cycles);
+        return;
+    }
     let took = match spec.pattern {
         Pattern::Idle { chains, .. } => chase_after(region, &lines, chains, point.x),
         Pattern::Footprint => rounds(region, &lines, 1, spec.burst_us),
@@ -572,9 +636,10 @@ fn measure_point(
     }
 }
 
-/// Bytes of the control's region: a line for each page; one line where there is no control.
+/// Bytes of the second region: a control's line for each page, or what sends lines away; one line where there is none.
 fn packed_bytes(spec: &CurveSpec) -> usize {
     let lines = match spec.pattern {
+        Pattern::Fresh { bytes, .. } => bytes / LINE as u64,
         Pattern::Spread { pages } | Pattern::PageChains { pages } => {
             pages.max(spec.xs.iter().copied().max().unwrap_or(1))
         }
@@ -639,6 +704,11 @@ mod tests {
         }
         let footprint = measure(&spec(Pattern::Footprint, Backing::Small, &[4096]), |_| true).unwrap();
         assert!(footprint.points[0].control.is_empty());
+        let fresh = measure(&spec(Pattern::Fresh { bytes: 4 << 20, chains: 8 }, Backing::Large, &[1, 200]), |_| true);
+        for point in fresh.unwrap().points {
+            assert_eq!((point.cycles.len(), point.control.len()), (2, 2));
+            assert!(point.cycles.iter().chain(&point.control).all(|c| (0.1..1e9).contains(c)), "{point:?}");
+        }
         let chains = measure(&spec(Pattern::Chains { bytes: 1 << 20 }, Backing::Small, &[1, 4, 32]), |_| true).unwrap();
         assert_eq!(chains.points.len(), 3);
     }
@@ -652,6 +722,8 @@ mod tests {
         assert!(refused(spec(Pattern::Footprint, Backing::Small, &[1 << 50])).contains("give at most 1024 GB"));
         let far = refused(spec(Pattern::Pairs { bytes: 1 << 20 }, Backing::Small, &[16]));
         assert!(far.contains("a line 16 further on: give at most 15"), "{far}");
+        let nothing = refused(spec(Pattern::Fresh { bytes: 0, chains: 8 }, Backing::Large, &[1]));
+        assert!(nothing.contains("0 bytes that send lines away"), "{nothing}");
         let stopped = measure(&spec(Pattern::Footprint, Backing::Small, &[4096]), |_| false);
         assert!(matches!(stopped, Err(HostError::Stopped)));
     }

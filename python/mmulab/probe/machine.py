@@ -40,6 +40,8 @@ NAME = "this-machine"
 MOSTLY = 0.8
 # A part of the core that neighbours leave at least this share of is taken to be whole.
 LIKE_NEW = 0.95
+# The same of a second level: frames that fall on the same sets cost a chase up to a tenth of it.
+SECOND_LIKE_NEW = 0.9
 # Share of 2 MB pages with one TLB entry from which on such entries are said to exist.
 ENTRIES_EXIST = 0.5
 # Steps that a prefetcher in a description can be ahead (crates/timing).
@@ -148,6 +150,8 @@ def _toml(probe: Json, fit: walks.Walks) -> str:
         _cache(c, data.index(c), figures, reported, base) if c in data else Table(c, base) for c in machine["cache"]
     ]
     _share(caches, figures, reported)
+    _left(caches, figures)
+    _fresh(caches, figures)
     _timing(core, figures, base, _code_of_second_level(caches))
     rules = Table(machine["cache_rules"], base)
     _set(rules, "memory_cycles", _memory_latency(figures), round)
@@ -440,6 +444,36 @@ def _share(caches: list[Table], figures: dict[str, Json], reported: list[Json]) 
         last.set("ways", ways, why)
 
 
+def _left(caches: list[Table], figures: dict[str, Json]) -> None:
+    """The ways of the second level that another hardware thread of the core leaves."""
+    left = _reliable(figures, "l2_left_bytes")
+    data = [cache for cache in caches if not cache.table.get("code")]
+    if left is None or len(data) < 2:
+        return
+    second = data[1]
+    size, ways = parse_bytes(second.table["size"]) or 0, second.table["ways"]
+    way = size // ways
+    held = max(1, round(left["value"] / way)) if way else ways
+    if left["value"] < size * SECOND_LIKE_NEW and held < ways and way % LINE == 0:
+        why = f"{held} of {ways} ways of {show_bytes(size)} are left: {_why(left)}"
+        second.set("size", _size(held * way), why)
+        second.set("ways", held, why)
+
+
+def _fresh(caches: list[Table], figures: dict[str, Json]) -> None:
+    """What the last level does with lines from memory, if it treats them unlike the others."""
+    last, admits = caches[-1], _reliable(figures, "l3_fresh_admits")
+    if admits is None or not last.table.get("victim") or admits["value"] >= LIKE_NEW:
+        return
+    fresh: Json = {"admits": round(admits["value"], 3)}
+    why = _why(admits)
+    stays = _retention(figures, "l3_fresh")
+    if stays is not None:
+        fresh["retention_cycles"] = _within(STAYS, round(stays["value"]))
+        why = f"{why}; {_why(stays)}"
+    last.set("fresh", fresh, why)
+
+
 def _is_knee_of(level: int, probed: float, reported: list[Json]) -> bool:
     """Whether a knee is where the system has this level end, and a larger one behind it."""
     sizes = {cache["level"]: cache["bytes"] for cache in reported if cache["bytes"]}
@@ -448,7 +482,8 @@ def _is_knee_of(level: int, probed: float, reported: list[Json]) -> bool:
 
 
 def _retention(figures: dict[str, Json], name: str | None) -> Json | None:
-    """How long lines stay in a cache. However rough, it is nearer to the truth than lines that stay for ever."""
+    """How long lines stay in a cache, or some of them. A rough value is nearer to the truth than none: they would stay
+    for ever."""
     found = figures.get(f"{name}_retention_cycles")
     return found if found is not None and found["value"] is not None and found["found"] >= MOSTLY else None
 

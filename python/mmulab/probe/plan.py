@@ -14,6 +14,7 @@ Json = dict[str, Any]
 Progress = Callable[[str, float], None]
 
 MB = 1 << 20
+PAGE = 4096
 # Random chases are as long as this at most: memory in which no cache of today holds a large share.
 FOOTPRINT = 256 * MB
 # Base pages of the longest chase: more than twice the entries of any second level of today.
@@ -34,6 +35,13 @@ CHAINS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 # Footprints around the end of the caches, and chases that go over them at once.
 CACHES = (2 * MB, 64 * MB)
 CACHES_CHAINS = 16
+# Footprints around the size of the second level, in eighths of it, and chases that go over them at once. The first one
+# fits beside any neighbour, and of the last one nothing is left when a chase comes round.
+SECOND = (2, 4, 5, 6, 7, 8, 9, 10, 12, 16)
+SECOND_CHAINS = 8
+# What sends lines out of the second level, in eighths of it. Microseconds for which they are left alone then.
+AWAY = 12
+FRESH_US = [1, 300, 600, 1200, 2400, 4800]
 # Of 1,000 loads that are timed one by one: as many as do not take longer. Those that wait for a refresh of the memory
 # are among the last 50.
 LATENCIES = (1, 10, 100, 250, 500, 750, 900, 950, 960, 970, 980, 990, 995, 999)
@@ -51,11 +59,13 @@ PAIRS_BYTES = 1 << 30
 WIDE = ("loads", "stores", "vectors", "mixed")
 # Jumps in code: from fewer than the smallest branch target buffer has, to more than the largest, 256 KB of code.
 JUMPS = (128, 16384)
-# Curves of what neighbours change, beside those of `CORE`: jumps that the front end knows, the window, the third level,
-# misses at once, and walks.
+# Curves of what neighbours change, beside those of `CORE`: jumps that the front end knows, the window, the second and
+# the third level, misses at once, and walks.
 CHANGING = {
     "jumps",
     "footprint-at-once",
+    "second-level",
+    "fresh",
     "memory-chains",
     "memory-latencies",
     "window",
@@ -149,7 +159,14 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves.append(measure("footprint", "footprint", "2M", footprints, (0.02, 0.28)))
     at_once = [x for x in grid(*CACHES, effort.density, 1024) if x <= top]
     curves.append(measure("footprint-at-once", "footprint-at-once", "2M", at_once, (0.28, 0.3), chains=CACHES_CHAINS))
-    curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.3, 0.4), bytes=top))
+    second = next((cache["bytes"] for cache in system.caches() if cache["level"] == 2 and cache["bytes"]), None)
+    if second is not None:
+        eighth = max(PAGE, second // 8 // PAGE * PAGE)
+        around = [eighth * many for many in SECOND]
+        at_once = {"chains": SECOND_CHAINS, "repeats": often}
+        curves.append(measure("second-level", "footprint-at-once", "2M", around, (0.3, 0.305), **at_once))
+        curves.append(measure("fresh", "fresh", "2M", FRESH_US, (0.305, 0.31), bytes=eighth * AWAY, **at_once))
+    curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.31, 0.4), bytes=top))
     curves.append(
         measure("memory-latencies", "latencies", "2M", list(LATENCIES), (0.4, 0.41), bytes=top, repeats=often)
     )

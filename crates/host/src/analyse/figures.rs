@@ -1,15 +1,15 @@
 //! The figures of a machine, each with the interval over repeats and the curve it was found in.
 //!
 //! Curves are found by their names. Of the core: `add-chain`, `wide-adds`, `wide-loads`, `wide-stores`, `wide-vectors`,
-//! `wide-mixed`, `jumps`, `window`. Of caches and memory: `footprint`, `footprint-at-once`, `memory-chains`,
-//! `memory-latencies`, `idle-first`, `idle-second`, `idle`, `strides`, `pairs`. Of translation: `pages-4k`, `pages-2m`,
-//! `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`,
-//! `walk-spread`.
+//! `wide-mixed`, `jumps`, `window`. Of caches and memory: `footprint`, `footprint-at-once`, `second-level`,
+//! `memory-chains`, `memory-latencies`, `idle-first`, `idle-second`, `idle`, `fresh`, `strides`, `pairs`. Of translation:
+//! `pages-4k`, `pages-2m`, `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`,
+//! `walk-near-2m`, `walk-loads-4k`, `walk-spread`.
 //! A figure whose curve does not show it has no value, and says why.
 
 use super::{
     figure::{Confidence, Figure, Found, Take, WHOLE, Wanted, figure},
-    jumps,
+    fresh, jumps,
     levels::{Levels, base_of, extra, extra_steps, tlb_levels, xs},
     prefetch,
     retention::{self, Costs, Left},
@@ -38,6 +38,7 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
         caches(curve, of("pages-4k").filter(|_| fractured), &mut all);
     }
     all.extend(of("footprint-at-once").map(shared::caches));
+    all.extend(of("second-level").map(shared::second_level));
     if let Some(curve) = of("memory-chains") {
         all.push(overlap(curve, "memory_outstanding", "loads of memory", |p, take| take.quiet(&p.cycles)));
     }
@@ -90,6 +91,9 @@ fn retentions<'a>(of: &dyn Fn(&str) -> Option<&'a Curve>, mhz: f64, all: &mut Ve
     let cycles = |name: &str, all: &[Figure]| {
         all.iter().find(|f| f.name == name && f.confidence != Confidence::Low).and_then(|f| f.value)
     };
+    if let Some((curve, memory)) = of("fresh").zip(cycles("memory_alone_cycles", all)) {
+        all.extend(fresh::figures(curve, memory, mhz));
+    }
     let mut next = cycles("l3_cycles", all);
     let mut further = cycles("memory_alone_cycles", all);
     for (name, level, near) in [("idle-second", "l2", "l2_cycles"), ("idle-first", "l1d", "l1d_cycles")] {

@@ -2,6 +2,7 @@
 
 mod figure;
 mod figures;
+mod fresh;
 mod jumps;
 mod levels;
 mod prefetch;

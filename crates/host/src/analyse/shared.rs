@@ -1,5 +1,6 @@
-//! The share of a core and of the caches that others leave, by the curves `window`, `wide-adds` and its like, and
-//! `footprint-at-once`. The figures are averages of the present state of the computer, not of how it was built.
+//! The share of a core and of the caches that others leave, by the curves `window`, `wide-adds` and its like,
+//! `footprint-at-once` and `second-level`. The figures are averages of the present state of the computer, not of how it
+//! was built.
 
 use super::{
     figure::{Figure, Take, Wanted, figure},
@@ -89,6 +90,33 @@ pub(super) fn caches(curve: &Curve) -> Figure {
     })
 }
 
+/// The figure `l2_left_bytes`: what the second level holds of a chase, in the mean over moments.
+///
+/// Beside a busy hardware thread, the level holds fewer lines for this computer, and in the next moment all again. The
+/// share of the loads that hit, summed over footprints, is the mean of what is held. The smallest footprint of the curve
+/// hits always, and of the largest one next to nothing hits, for a chase meets its oldest line next.
+pub(super) fn second_level(curve: &Curve) -> Figure {
+    let wanted = Wanted {
+        name: "l2_left_bytes".into(),
+        unit: "bytes",
+        curve,
+        note:
+            "share of the loads that hit, summed over footprints; another hardware thread of the core takes its share"
+                .into(),
+        missing: "loads of the largest footprint were as fast as those of the smallest one".into(),
+    };
+    figure(wanted, &|take| {
+        let costs: Vec<f64> = curve.points.iter().map(|p| take.trimmed(&p.cycles)).collect();
+        let (near, far) = (*costs.first()?, *costs.last()?);
+        let hits = |cost: f64| ((far - cost) / (far - near)).clamp(0.0, 1.0);
+        let pairs = curve.points.windows(2).zip(costs.windows(2));
+        let held = |(points, costs): (&[Point], &[f64])| {
+            (points[1].x - points[0].x) as f64 * (hits(costs[0]) + hits(costs[1])) / 2.0
+        };
+        (far >= LEAST_FACTOR * near).then(|| (curve.points[0].x as f64 + pairs.map(held).sum::<f64>(), None))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +146,30 @@ mod tests {
         let found = window(&curve(0.5, (160.0, 320.0))).value.unwrap();
         assert!((found / 213.0 - 1.0).abs() < 0.1, "{found}");
         assert_eq!(window(&curve(0.0, (1e4, 1e4))).value, None);
+    }
+
+    /// A second level of 2 MB, of which a neighbour takes half in some of nine moments.
+    fn chases(busy: usize) -> Curve {
+        let cost = |x: u64, held: u64| if x <= held { 2.0 } else { 12.0 };
+        let point = |&x: &u64| {
+            let moments = (0..9).map(|at| cost(x, if at < busy { 1 << 20 } else { 2 << 20 }));
+            Point { cycles: moments.collect(), ns: vec![1.0; 9], ..Point::new(x) }
+        };
+        let points = (2..=24).map(|eighth| eighth << 17).collect::<Vec<u64>>().iter().map(point).collect();
+        let pattern = Pattern::FootprintAtOnce { chains: 8 };
+        Curve { name: "second-level".into(), pattern, backing: Backing::Large, huge_share: None, frames: None, points }
+    }
+
+    #[test]
+    fn what_the_second_level_holds_is_the_mean_of_its_moments() {
+        let mb = f64::from(1 << 20);
+        for (busy, expected) in [(0, 2.0), (3, 5.0 / 3.0), (9, 1.0)] {
+            let found = second_level(&chases(busy)).value.unwrap() / mb;
+            // Half a step lies between a footprint that fits and the next one, and interrupts have the highest tenth.
+            assert!((found - expected).abs() < 0.14, "{found} MB of {expected}");
+        }
+        let mut flat = chases(0);
+        flat.points.truncate(10);
+        assert_eq!(second_level(&flat).value, None);
     }
 }
