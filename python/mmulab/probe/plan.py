@@ -163,9 +163,9 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     if second is not None:
         eighth = max(PAGE, second // 8 // PAGE * PAGE)
         around = [eighth * many for many in SECOND]
-        at_once = {"chains": SECOND_CHAINS, "repeats": often}
-        curves.append(measure("second-level", "footprint-at-once", "2M", around, (0.3, 0.305), **at_once))
-        curves.append(measure("fresh", "fresh", "2M", FRESH_US, (0.305, 0.31), bytes=eighth * AWAY, **at_once))
+        chased = {"chains": SECOND_CHAINS, "repeats": often}
+        curves.append(measure("second-level", "footprint-at-once", "2M", around, (0.3, 0.305), **chased))
+        curves.append(measure("fresh", "fresh", "2M", FRESH_US, (0.305, 0.31), bytes=eighth * AWAY, **chased))
     curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.31, 0.4), bytes=top))
     curves.append(
         measure("memory-latencies", "latencies", "2M", list(LATENCIES), (0.4, 0.41), bytes=top, repeats=often)
