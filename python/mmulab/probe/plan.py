@@ -35,10 +35,11 @@ CHAINS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 # Footprints around the end of the caches, and chases that go over them at once.
 CACHES = (2 * MB, 64 * MB)
 CACHES_CHAINS = 16
-# Footprints around the size of the second level, in eighths of it, and chases that go over them at once. The first one
-# fits beside any neighbour, and of the last one nothing is left when a chase comes round.
+# Footprints around the size of the second level, in eighths of it. The first one fits beside any neighbour, and of the
+# last one nothing is left when a chase comes round. One chase goes over them: lines that many chases use again within
+# microseconds stay, whoever else uses the level.
 SECOND = (2, 4, 5, 6, 7, 8, 9, 10, 12, 16)
-SECOND_CHAINS = 8
+SECOND_CHAINS = 1
 # What sends lines out of the second level, in eighths of it. Microseconds for which they are left alone then.
 AWAY = 12
 FRESH_US = [1, 300, 600, 1200, 2400, 4800]
@@ -163,9 +164,19 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     if second is not None:
         eighth = max(PAGE, second // 8 // PAGE * PAGE)
         around = [eighth * many for many in SECOND]
-        chased = {"chains": SECOND_CHAINS, "repeats": often}
-        curves.append(measure("second-level", "footprint-at-once", "2M", around, (0.3, 0.305), **chased))
-        curves.append(measure("fresh", "fresh", "2M", FRESH_US, (0.305, 0.31), bytes=eighth * AWAY, **chased))
+        curves.append(
+            measure(
+                "second-level",
+                "footprint-at-once",
+                "2M",
+                around,
+                (0.3, 0.305),
+                chains=SECOND_CHAINS,
+                repeats=often,
+            )
+        )
+        away = {"bytes": eighth * AWAY, "chains": IDLE_CHAINS}
+        curves.append(measure("fresh", "fresh", "2M", FRESH_US, (0.305, 0.31), repeats=often, **away))
     curves.append(measure("memory-chains", "chains", "2M", list(CHAINS), (0.31, 0.4), bytes=top))
     curves.append(
         measure("memory-latencies", "latencies", "2M", list(LATENCIES), (0.4, 0.41), bytes=top, repeats=often)

@@ -156,7 +156,7 @@ mod tests {
             Point { cycles: moments.collect(), ns: vec![1.0; 9], ..Point::new(x) }
         };
         let points = (2..=24).map(|eighth| eighth << 17).collect::<Vec<u64>>().iter().map(point).collect();
-        let pattern = Pattern::FootprintAtOnce { chains: 8 };
+        let pattern = Pattern::FootprintAtOnce { chains: 1 };
         Curve { name: "second-level".into(), pattern, backing: Backing::Large, huge_share: None, frames: None, points }
     }
 
