@@ -71,8 +71,8 @@ pub enum Pattern {
         #[serde(default = "idle_chains")]
         chains: u64,
     },
-    /// The lines of some pages that memory sent, which left the second level for a chase over `bytes`, by `chains`
-    /// chases at once, `x` microseconds after. The control is the same for lines that came back from there often.
+    /// The lines of some pages that memory sent, by `chains` chases at once, `x` microseconds after a chase over
+    /// `bytes` drove them out of the second level. The control has lines that came back from the next level often.
     Fresh {
         /// Footprint that the next level holds, and the second level does not.
         bytes: u64,
@@ -480,9 +480,8 @@ fn chase_after(region: &Region, lines: &[u64], chains: u64, idle_us: u64) -> Too
     Took { ns: took.ns / accesses, cycles: took.cycles / accesses }
 }
 
-/// Measures one round of chases over `lines` that memory sent before, `idle_us` after a chase over all of `away` sent
-/// them from the second level to the next one. The second is a round over the same lines once they were used from there
-/// often.
+/// Measures one round of chases over `lines` that memory sent, `idle_us` after they left the second level. A chase over
+/// all of `away` drives them out. The second result is of the same lines once they were used from the next level often.
 fn chase_fresh(region: &Region, lines: &[u64], away: &Region, chains: u64, idle_us: u64, seed: u64) -> [Took; 2] {
     let mut others: Vec<u64> = (0..away.bytes() as u64 / LINE as u64).map(|i| i * LINE as u64).collect();
     Random::new(seed).shuffle(&mut others);

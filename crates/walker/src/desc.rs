@@ -148,11 +148,11 @@ pub struct CacheDesc {
     pub assumed: BTreeMap<String, String>,
 }
 
-/// What a victim cache does with lines that memory sent, until they are used from it.
+/// How a victim cache treats lines that memory sent, until they are used from it.
 ///
-/// Few of them are ever used again, so it does not keep them for long. A fresh line is the one of its set that goes next
-/// (LRU insertion policy: Qureshi et al., Adaptive Insertion Policies for High Performance Caching, ISCA 2007). Once
-/// used from the cache, it is a line like all others.
+/// Few of them are ever used again, so it does not keep them for long. A fresh line is the one of its set that goes
+/// next (LRU insertion policy: Qureshi et al., Adaptive Insertion Policies for High Performance Caching, ISCA 2007).
+/// Once used from the cache, it is a line like all others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FreshDesc {

@@ -2,9 +2,9 @@
 //!
 //! Curves are found by their names. Of the core: `add-chain`, `wide-adds`, `wide-loads`, `wide-stores`, `wide-vectors`,
 //! `wide-mixed`, `jumps`, `window`. Of caches and memory: `footprint`, `footprint-at-once`, `second-level`,
-//! `memory-chains`, `memory-latencies`, `idle-first`, `idle-second`, `idle`, `fresh`, `strides`, `pairs`. Of translation:
-//! `pages-4k`, `pages-2m`, `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`,
-//! `walk-near-2m`, `walk-loads-4k`, `walk-spread`.
+//! `memory-chains`, `memory-latencies`, `idle-first`, `idle-second`, `idle`, `fresh`, `strides`, `pairs`. Of
+//! translation: `pages-4k`, `pages-2m`, `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`,
+//! `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`.
 //! A figure whose curve does not show it has no value, and says why.
 
 use super::{

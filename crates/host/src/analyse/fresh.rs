@@ -1,4 +1,4 @@
-//! What the last level does with lines that memory sent, until they are used from it, by the curve `fresh`.
+//! How the last level treats lines that memory sent until they are used from it, by the curve `fresh`.
 //!
 //! ```text
 //! cost of a line = near + (memory - near) * (1 - share there)        share there at age t = admitted * exp(-t / scale)
@@ -12,7 +12,7 @@ use crate::curve::{AWAY_ROUNDS, Curve, Pattern};
 
 /// Memory must take at least this many times what the level does: else shares are noise.
 const LEAST_FACTOR: f64 = 1.5;
-/// Of the share that is there first, the share that must go while lines wait: else their time cannot be told.
+/// Of the share that is there first, the part that must go while lines wait: else nothing says for how long they stay.
 const LEAST_LOSS: f64 = 0.2;
 /// Logarithms of scales that are tried, in cycles: from, to, and how many.
 const SCALES: (f64, f64, usize) = (9.0, 25.0, 321);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_level_before_memory_there_is_nothing_to_tell() {
+    fn without_a_level_before_memory_there_is_no_figure() {
         let curve = made(Fit { admits: 0.5, scale: 17e6 });
         assert!(figures(&curve, 110.0, MHZ).iter().all(|f| f.value.is_none()));
     }

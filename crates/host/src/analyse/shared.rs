@@ -93,8 +93,8 @@ pub(super) fn caches(curve: &Curve) -> Figure {
 /// The figure `l2_left_bytes`: what the second level holds of a chase, in the mean over moments.
 ///
 /// Beside a busy hardware thread, the level holds fewer lines for this computer, and in the next moment all again. The
-/// share of the loads that hit, summed over footprints, is the mean of what is held. The smallest footprint of the curve
-/// hits always, and of the largest one next to nothing hits, for a chase meets its oldest line next.
+/// share of the loads that hit, summed over footprints, is the mean of what is held. The smallest footprint of the
+/// curve hits always, and of the largest one next to nothing hits, for a chase meets its oldest line next.
 pub(super) fn second_level(curve: &Curve) -> Figure {
     let wanted = Wanted {
         name: "l2_left_bytes".into(),
