@@ -188,6 +188,8 @@ const OFTEN: u64 = 8;
 const IDLE_LONG: u64 = 1 << 20;
 /// Lines up to which each round of a footprint is measured as a whole, 32 MB: as many as a third level has.
 const WHOLE_ROUND: usize = 1 << 19;
+/// Least bytes that send lines away: several lines for each of the most chases.
+const LEAST_AWAY: u64 = 1 << 16;
 /// Rounds that send lines away.
 pub(crate) const AWAY_ROUNDS: u64 = 2;
 /// Longest that a point may wait.
@@ -281,9 +283,9 @@ impl CurveSpec {
             }
         }
         if let Pattern::Fresh { bytes, .. } = self.pattern
-            && !(1..=MOST_BYTES).contains(&bytes)
+            && !(LEAST_AWAY..=MOST_BYTES).contains(&bytes)
         {
-            return wrong(format!("{bytes} bytes that send lines away: give 1 to {MOST_BYTES}"));
+            return wrong(format!("{bytes} bytes that send lines away: give {LEAST_AWAY} to {MOST_BYTES}"));
         }
         if let Pattern::Idle { .. } | Pattern::Fresh { .. } = self.pattern
             && let Some(x) = self.xs.iter().find(|&&x| x > LONGEST_IDLE_US)
@@ -481,12 +483,10 @@ fn chase_after(region: &Region, lines: &[u64], chains: u64, idle_us: u64) -> Too
 }
 
 /// Measures one round of chases over `lines` that memory sent, `idle_us` after they left the second level. A chase over
-/// all of `away` drives them out. The second result is of the same lines once they were used from the next level often.
-fn chase_fresh(region: &Region, lines: &[u64], away: &Region, chains: u64, idle_us: u64, seed: u64) -> [Took; 2] {
-    let mut others: Vec<u64> = (0..away.bytes() as u64 / LINE as u64).map(|i| i * LINE as u64).collect();
-    Random::new(seed).shuffle(&mut others);
-    let mut away_heads = link(away, &others, chains);
-    let away_round = others.len() as u64 / chains;
+/// the lines of `away` drives them out. The second result is of the same lines once they were used from the next level often.
+fn chase_fresh(region: &Region, lines: &[u64], away: (&Region, &[u64]), chains: u64, idle_us: u64) -> [Took; 2] {
+    let mut away_heads = link(away.0, away.1, chains);
+    let away_round = away.1.len() as u64 / chains;
     let mut heads = link(region, lines, chains);
     let round = lines.len() as u64 / chains;
     // What sends them away shall itself be used often.
@@ -600,8 +600,10 @@ fn measure_point(
         Pattern::Chains { .. } | Pattern::PageChains { .. } => point.x,
         _ => 1,
     };
-    if let (Pattern::Fresh { chains, .. }, Some(away)) = (spec.pattern, packed) {
-        let [fresh, used] = chase_fresh(region, &lines, away, chains, point.x, spec.seed);
+    if let (Pattern::Fresh { bytes, chains }, Some(away)) = (spec.pattern, packed) {
+        let mut others: Vec<u64> = (0..bytes / LINE as u64).map(|i| i * LINE as u64).collect();
+        random.shuffle(&mut others);
+        let [fresh, used] = chase_fresh(region, &lines, (away, &others), chains, point.x);
         point.cycles.push(fresh.cycles);
         point.ns.push(fresh.ns);
         point.control.push(used.cycles);
