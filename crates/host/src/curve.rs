@@ -483,7 +483,8 @@ fn chase_after(region: &Region, lines: &[u64], chains: u64, idle_us: u64) -> Too
 }
 
 /// Measures one round of chases over `lines` that memory sent, `idle_us` after they left the second level. A chase over
-/// the lines of `away` drives them out. The second result is of the same lines once they were used from the next level often.
+/// the lines of `away` drives them out. The second result is of the same lines once they were used from the next level
+/// often.
 fn chase_fresh(region: &Region, lines: &[u64], away: (&Region, &[u64]), chains: u64, idle_us: u64) -> [Took; 2] {
     let mut away_heads = link(away.0, away.1, chains);
     let away_round = away.1.len() as u64 / chains;
