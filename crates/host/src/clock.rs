@@ -168,10 +168,10 @@ mod tests {
         });
         assert_eq!(each.len(), 5);
         let least = each.iter().copied().fold(f64::INFINITY, f64::min);
-        // The outer clock holds the inner one, whose two readings take less than 20 microseconds.
-        assert!((least..least + 20_000.0).contains(&took.ns), "{took:?} {each:?}");
-        // A chain of adds takes one cycle for each; its clock is that of the fastest chain.
-        assert!((0.9 * 128_000.0..).contains(&took.cycles), "{took:?}");
+        // The outer clock holds the inner one and its readings, and the first burst never counts.
+        assert!((least..each[0] / 2.0).contains(&took.ns), "{took:?} {each:?}");
+        // A chain of adds takes one cycle for each. Clock readings are part of the short chains between bursts.
+        assert!((0.5 * 128_000.0..).contains(&took.cycles), "{took:?}");
     }
 
     #[test]
