@@ -440,8 +440,13 @@ def _share(caches: list[Table], figures: dict[str, Json], reported: list[Json]) 
     if ways < system["ways"] and way % LINE == 0:
         theirs = f"{ways} of {system['ways']} ways that the system reports are this computer's"
         why = f"{theirs}: all caches together, {_why(held)}"
-        last.set("size", _size(ways * way), why)
-        last.set("ways", ways, why)
+        _give_ways(last, ways, way, why)
+
+
+def _give_ways(cache: Table, ways: int, way: int, why: str) -> None:
+    """Makes a cache as many ways large, of `way` bytes each."""
+    cache.set("size", _size(ways * way), why)
+    cache.set("ways", ways, why)
 
 
 def _left(caches: list[Table], figures: dict[str, Json]) -> None:
@@ -456,8 +461,7 @@ def _left(caches: list[Table], figures: dict[str, Json]) -> None:
     held = max(1, round(left["value"] / way)) if way else ways
     if left["value"] < size * SECOND_LIKE_NEW and held < ways and way % LINE == 0:
         why = f"{held} of {ways} ways of {show_bytes(size)} are left: {_why(left)}"
-        second.set("size", _size(held * way), why)
-        second.set("ways", held, why)
+        _give_ways(second, held, way, why)
 
 
 def _fresh(caches: list[Table], figures: dict[str, Json]) -> None:
