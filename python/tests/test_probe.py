@@ -351,7 +351,7 @@ def test_curves_are_drawn_on_request(recorded: Json, cli: Cli) -> None:
     assert points[0]["modelled"] > 0
 
 
-def test_frames_of_another_process_are_those_of_its_largest_memory(tmp_path: Path) -> None:
+def test_frames_of_another_process_are_those_of_all_its_own_memory(tmp_path: Path) -> None:
     page = mmap.PAGESIZE
     lines = [
         f"{8 * page:x}-{90 * page:x} r--p 00000000 08:01 77 /usr/lib/libc.so.6",
@@ -364,13 +364,20 @@ def test_frames_of_another_process_are_those_of_its_largest_memory(tmp_path: Pat
     process = tmp_path / "7"
     process.mkdir()
     (process / "maps").write_text("\n".join(lines))
-    # Pages 200 to 207 have frames 8 to 15, page 210 frame 40; the others are not there.
+    # Of the heap page 100 has frame 41. Pages 200 to 207 have frames 8 to 15, page 210 frame 40; others are not there.
     entries = [0] * 216
-    for page_number, frame in [*zip(range(200, 208), range(8, 16), strict=True), (210, 40)]:
+    for page_number, frame in [*zip(range(200, 208), range(8, 16), strict=True), (100, 41), (210, 40)]:
         entries[page_number] = 1 << 63 | frame
     (process / "pagemap").write_bytes(struct.pack("216Q", *entries))
-    assert frames.of_process(7, tmp_path) == frames.Frames(9, 1, 1 / 8)
+    assert frames.of_process(7, tmp_path) == frames.Frames(10, 2, 2 / 8)
     assert frames.of_process(8, tmp_path) is None
+
+
+def test_of_several_runs_scattered_frames_have_as_many_groups_as_all_of_them() -> None:
+    some, none = frames.Frames(64, 8, 1 / 4), frames.Frames(66, 0, 1.0)
+    # Four groups and none: two in the mean, of which four frames are a quarter.
+    assert frames.mean([some, none]) == frames.Frames(65, 4, 1 / 4)
+    assert frames.mean([none]) == none
 
 
 @pytest.mark.usefixtures("unfitted")

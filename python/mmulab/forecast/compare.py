@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from mmulab import Failure, engine, probe, stopwatch
 from mmulab.forecast import modelled, timed
 from mmulab.forecast.case import Case
 from mmulab.forecast.modelled import Model
-from mmulab.probe import system
+from mmulab.probe import frames, system
 from mmulab.result import json_text, read_kept, write_text
 
 Json = dict[str, Any]
 SCHEMA = 1
+# Pairs after which a run is looked at for its frames, beside one before all pairs: each run gets other frames.
+FRAMES_AFTER = (2, 5)
 # Told before each case: the share that is done.
 Progress = Callable[[float], None]
 
@@ -77,13 +79,21 @@ def _case(plan: Plan, case: Case) -> Json:
     kept = plan.work / f"{case.file_name}.json"
     seconds = read_kept(kept) or {"runs": {}}
     if not set(names) <= set(seconds["runs"]):
-        frames = timed.frames(case, plan.work)
+        looks = [timed.frames(case, plan.work)]
         before = _neighbours(plan)
         seen: list[list[Json]] = []
-        look = (lambda: seen.append(probe.glance(probe.Effort()))) if plan.probe is not None else lambda: None
+
+        def look() -> None:
+            if plan.probe is not None:
+                seen.append(probe.glance(probe.Effort()))
+                if len(seen) in FRAMES_AFTER:
+                    looks.append(timed.frames(case, plan.work))
+
         runs = timed.run(case, plan.work, names, replace(plan.limits, time=case.time_key), plan.system, look)
         curves = reduce(probe.joined, [_neighbours(plan), *seen], before)
-        seconds = {"runs": runs, "load": os.getloadavg()[0], "curves": curves, "frames": frames}
+        got = [one for one in looks if one is not None]
+        mean = asdict(frames.mean(got)) if got else None
+        seconds = {"runs": runs, "load": os.getloadavg()[0], "curves": curves, "frames": mean}
         write_text(kept, json_text(seconds))
     model = plan.model
     if plan.probe is not None:

@@ -4,13 +4,12 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mmulab import Failure, stopwatch
 from mmulab.forecast.case import BASE, Case
-from mmulab.probe.frames import Seen
+from mmulab.probe.frames import Frames, Seen
 from mmulab.stopwatch.process import watched
 
 Json = dict[str, Any]
@@ -40,7 +39,7 @@ def _can_be_set(name: str) -> bool:
     return bool(paths) and all(path.exists() for path in paths)
 
 
-def frames(case: Case, directory: Path) -> Json | None:
+def frames(case: Case, directory: Path) -> Frames | None:
     """The frames that the kernel gives the program's memory on base pages, seen in a run that does not count.
 
     None where they cannot be seen: without root, or of a program that is over too soon.
@@ -48,7 +47,7 @@ def frames(case: Case, directory: Path) -> Json | None:
     seen = Seen()
     with tempfile.TemporaryDirectory(prefix="mmulab-try-") as reports:
         watched(case.program(directory), KNOWN[BASE], Path(reports), seen.look)
-    return asdict(seen.most) if seen.most is not None else None
+    return seen.most
 
 
 def run(

@@ -11,6 +11,7 @@ import ctypes
 import json
 import mmap
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,19 +75,30 @@ class Seen:
 
 
 def of_process(pid: int, proc: Path = Path("/proc")) -> Frames | None:
-    """The frames of a process's largest private anonymous mapping now; None if there is none or it cannot be seen."""
+    """The frames of all private anonymous memory of a process now; None if there is none or it cannot be seen.
+
+    One mapping does not stand for the others: the kernel gives scattered frames to the memory that is touched first.
+    """
+    frames: list[int] = []
     try:
-        ranges = [_anonymous(line) for line in (proc / str(pid) / "maps").read_text(encoding="utf-8").splitlines()]
-        start, end = max((r for r in ranges if r), key=lambda r: r[1] - r[0], default=(0, 0))
-        pages = (end - start) // mmap.PAGESIZE
+        maps = (proc / str(pid) / "maps").read_text(encoding="utf-8").splitlines()
         with (proc / str(pid) / "pagemap").open("rb") as file:
-            file.seek(start // mmap.PAGESIZE * 8)
-            read = file.read(pages * 8)
+            for start, end in filter(None, map(_anonymous, maps)):
+                file.seek(start // mmap.PAGESIZE * 8)
+                read = file.read((end - start) // mmap.PAGESIZE * 8)
+                entries = struct.unpack(f"{len(read) // 8}Q", read[: len(read) // 8 * 8])
+                frames += [entry & _FRAME for entry in entries if entry & _PRESENT]
     except OSError:
         # It may have ended.
         return None
-    entries = struct.unpack(f"{len(read) // 8}Q", read[: len(read) // 8 * 8])
-    return of([entry & _FRAME for entry in entries if entry & _PRESENT])
+    return of(frames)
+
+
+def mean(found: Sequence[Frames]) -> Frames:
+    """The frames of some runs of a program, each of which got its own. At least one must be given."""
+    pages, scattered = (sum(each) / len(found) for each in zip(*((f.pages, f.scattered) for f in found), strict=True))
+    groups = sum(f.scattered / (GROUP * f.density) for f in found) / len(found)
+    return Frames(round(pages), round(scattered), scattered / (GROUP * groups) if groups else 1.0)
 
 
 def _anonymous(line: str) -> tuple[int, int] | None:
