@@ -101,21 +101,25 @@ fn a_cache_without_a_flat_part_is_not_made_up() {
     assert!(third.note.starts_with("the curve shows 2 caches"), "{}", third.note);
 }
 
-/// Chases at once over caches of 11 MB and of 32 MB; without a step there is nothing to tell.
+/// Chases at once over caches of 11 MB and of 32 MB; without a step there is nothing to tell. One cache keeps what was
+/// used last, another one holds as much as it can of any footprint.
 #[test]
-fn what_all_caches_hold_is_where_half_of_the_loads_at_once_go_to_memory() {
-    let at_once = |size: u64, memory: f64| {
-        let cost = move |x: u64| 4.0 + memory * missing(x, size);
+fn all_caches_hold_what_loads_at_once_find_there() {
+    let resists = |x: u64, size: u64| (1.0 - size as f64 / x as f64).max(0.0);
+    let at_once = |share: &dyn Fn(u64) -> f64, memory: f64| {
+        let cost = |x: u64| 4.0 + memory * share(x);
         let pattern = Pattern::FootprintAtOnce { chains: 16 };
-        figures(&[curve("footprint-at-once", pattern, &grid(2 << 20, 64 << 20, 4.0), 0.05, cost, None)])
+        let far = curve("memory-chains", Pattern::Chains { bytes: 1 << 28 }, &[1, 16], 0.05, |_| 4.0 + memory, None);
+        figures(&[curve("footprint-at-once", pattern, &grid(2 << 20, 64 << 20, 4.0), 0.05, cost, None), far])
     };
     for size in [11 << 20, 32 << 20] {
-        let all = at_once(size, 30.0);
-        let found = find(&all, "caches_bytes");
-        assert!((0.9..1.25).contains(&(found.value.unwrap() / size as f64)), "{found:?} of {size}");
-        assert_ne!(found.confidence, Confidence::Low);
+        for all in [at_once(&|x| missing(x, size), 30.0), at_once(&|x| resists(x, size), 30.0)] {
+            let found = find(&all, "caches_bytes");
+            assert!((0.9..1.25).contains(&(found.value.unwrap() / size as f64)), "{found:?} of {size}");
+            assert_ne!(found.confidence, Confidence::Low);
+        }
     }
-    let none = at_once(11 << 20, 2.0);
+    let none = at_once(&|x| missing(x, 11 << 20), 2.0);
     assert_eq!(find(&none, "caches_bytes").value, None);
     assert!(find(&none, "caches_bytes").note.contains("did not become slower"));
 }

@@ -61,6 +61,8 @@ UNKNOWN_BUFFER = {"entries": 1, "ways": 8, "bubbles": 0}
 MOST_WAYS = 256
 # Designs whose entries a description can have displaced (crates/tlb).
 PAGES = ("plain", "zen")
+# Of a way, as much may be a scatter of the measurement.
+PART_OF_A_WAY = 0.1
 # A walk cache for the host's table: neither AMD nor Intel states how many entries theirs has.
 HOST_WALK_CACHE: Json = {
     "name": "host PWC",
@@ -436,7 +438,8 @@ def _share(caches: list[Table], figures: dict[str, Json], reported: list[Json]) 
         return
     nearer = sum(parse_bytes(cache.table["size"]) or 0 for cache in data[:-1]) if last.table.get("victim") else 0
     way = system["bytes"] // system["ways"]
-    ways = max(1, round((held["value"] - nearer) / way))
+    # A level holds no more than its ways have room for, and most hold less of a chase.
+    ways = max(1, math.ceil((held["value"] - nearer) / way - PART_OF_A_WAY))
     if ways < system["ways"] and way % LINE == 0:
         theirs = f"{ways} of {system['ways']} ways that the system reports are this computer's"
         why = f"{theirs}: all caches together, {_why(held)}"

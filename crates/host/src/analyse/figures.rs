@@ -37,7 +37,10 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     if let Some(curve) = of("footprint") {
         caches(curve, of("pages-4k").filter(|_| fractured), &mut all);
     }
-    all.extend(of("footprint-at-once").map(shared::caches));
+    let second = all.iter().find(|figure| figure.name == "l2_bytes").and_then(|figure| figure.value);
+    if let Some((at_once, memory)) = of("footprint-at-once").zip(of("memory-chains")) {
+        all.push(shared::caches(at_once, memory, second));
+    }
     all.extend(of("second-level").map(shared::second_level));
     if let Some(curve) = of("memory-chains") {
         all.push(overlap(curve, "memory_outstanding", "loads of memory", |p, take| take.quiet(&p.cycles)));

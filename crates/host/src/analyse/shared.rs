@@ -4,10 +4,9 @@
 
 use super::{
     figure::{Figure, Take, Wanted, figure},
-    levels::xs,
     steps::{crossing, monotone},
 };
-use crate::curve::{Curve, Point};
+use crate::curve::{Curve, Pattern, Point};
 
 /// The largest number of instructions between loads must make a pair slower than the smallest number does, by at least
 /// this factor. Loads that do not run at once do so.
@@ -66,27 +65,49 @@ pub(super) fn at_once(curve: &Curve, kind: &str) -> Figure {
 
 /// Memory costs at least this many times what the caches behind the second level do.
 const LEAST_FACTOR: f64 = 2.0;
+/// From this many times the second level's size on, next to no load finds its line there.
+const BEYOND_SECOND: f64 = 1.5;
+/// Share of the loads that go to memory, of a footprint of which a level holds next to nothing.
+const NEARLY_ALL: f64 = 0.9;
 
-/// The figure `caches_bytes`: the footprint from which on half of the loads that the second level misses go to memory.
+/// The figure `caches_bytes`: most bytes of which the caches held the lines, over all footprints.
 ///
 /// A chase alone over some megabytes takes as long as neighbours need to displace its lines, so its curve shows their
 /// haste. Many chases at once go round in a tenth of that time: their curve shows how much the caches can hold for this
 /// computer. A host may give a guest a part of the ways (AMD PQoS, Intel CAT), which no table of the system tells.
-pub(super) fn caches(curve: &Curve) -> Figure {
+///
+/// Of a footprint, the caches hold the share of the loads that do not go to memory. A footprint that fits is held as a
+/// whole. Of a larger one a level that resists such rounds still holds nearly as much as it can, so the most over all
+/// footprints is the figure. A level that keeps the least recently used lines holds nothing of it: where nearly all
+/// loads of a footprint go to memory, the figure is where half of them do, if that is more. What memory costs is known
+/// from as many chases over memory (`memory`): the largest footprint may be far from all misses.
+pub(super) fn caches(curve: &Curve, memory: &Curve, second: Option<f64>) -> Figure {
     let largest = curve.points.last().map_or(0, |p| p.x);
     let wanted = Wanted {
         name: "caches_bytes".into(),
         unit: "bytes",
         curve,
-        note: "all levels together: half of the loads behind the second level go to memory".into(),
+        note: "all levels together: the most over footprints of what loads found in caches".into(),
         missing: format!("loads did not become slower up to {largest} bytes"),
     };
+    let chains = match curve.pattern {
+        Pattern::FootprintAtOnce { chains } => chains,
+        _ => 1,
+    };
     figure(wanted, &|take| {
-        let costs: Vec<f64> = curve.points.iter().map(|p| take.quiet(&p.cycles)).collect();
-        let (xs, costs) = (xs(curve), monotone(&costs));
-        let (first, last) = (costs.first()?, costs.last()?);
-        let at = |share: f64| crossing(&xs, &costs, 0, costs.len() - 1, first + (last - first) * share);
-        (*last >= LEAST_FACTOR * first).then(|| (at(0.5), Some([at(0.1), at(0.9)])))
+        let far = take.quiet(&memory.points.iter().find(|p| p.x == chains)?.cycles);
+        let first = second.map_or(0.0, |second| BEYOND_SECOND * second);
+        let beyond = curve.points.iter().filter(|p| p.x as f64 >= first);
+        let (xs, costs): (Vec<f64>, Vec<f64>) = beyond.map(|p| (p.x as f64, take.quiet(&p.cycles))).unzip();
+        let near = costs.iter().copied().reduce(f64::min)?;
+        let slowest = costs.iter().copied().reduce(f64::max)?;
+        if slowest < LEAST_FACTOR * near || far <= near {
+            return None;
+        }
+        let missed = |cost: f64| ((cost - near) / (far - near)).clamp(0.0, 1.0);
+        let held = xs.iter().zip(&costs).map(|(x, &cost)| x * (1.0 - missed(cost))).fold(0.0, f64::max);
+        let knee = crossing(&xs, &monotone(&costs), 0, costs.len() - 1, near + (far - near) / 2.0);
+        Some((if missed(slowest) >= NEARLY_ALL { held.max(knee) } else { held }, None))
     })
 }
 
