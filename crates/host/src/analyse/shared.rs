@@ -78,9 +78,9 @@ const NEARLY_ALL: f64 = 0.9;
 ///
 /// Of a footprint, the caches hold the share of the loads that do not go to memory. A footprint that fits is held as a
 /// whole. Of a larger one a level that resists such rounds still holds nearly as much as it can, so the most over all
-/// footprints is the figure. A level that keeps the least recently used lines holds nothing of it: where nearly all
-/// loads of a footprint go to memory, the figure is where half of them do, if that is more. What memory costs is known
-/// from as many chases over memory (`memory`): the largest footprint may be far from all misses.
+/// footprints is the figure. A level that keeps the lines used last holds nothing of it. So where nearly all loads of
+/// a footprint go to memory, the figure is where half of them do, if that is more. What memory costs is known from as
+/// many chases over memory (`memory`), for the largest footprint may be far from all misses.
 pub(super) fn caches(curve: &Curve, memory: &Curve, second: Option<f64>) -> Figure {
     let largest = curve.points.last().map_or(0, |p| p.x);
     let wanted = Wanted {
