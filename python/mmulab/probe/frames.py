@@ -14,6 +14,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from mmulab import _core
 
@@ -51,11 +52,18 @@ def look(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> Fram
         del view
         try:
             with pagemap.open("rb") as file:
-                file.seek(start * 8)
-                entries = struct.unpack(f"{pages}Q", file.read(pages * 8))
-        except (OSError, struct.error):
+                frames = _present(file, start, pages)
+        except OSError:
             return None
-    return of([entry & _FRAME for entry in entries if entry & _PRESENT])
+    return of(frames)
+
+
+def _present(pagemap: BinaryIO, first: int, pages: int) -> list[int]:
+    """The frames of those of `pages` pages from number `first` on that are in memory."""
+    pagemap.seek(first * 8)
+    read = pagemap.read(pages * 8)
+    entries = struct.unpack(f"{len(read) // 8}Q", read[: len(read) // 8 * 8])
+    return [entry & _FRAME for entry in entries if entry & _PRESENT]
 
 
 class Seen:
@@ -84,10 +92,7 @@ def of_process(pid: int, proc: Path = Path("/proc")) -> Frames | None:
         maps = (proc / str(pid) / "maps").read_text(encoding="utf-8").splitlines()
         with (proc / str(pid) / "pagemap").open("rb") as file:
             for start, end in filter(None, map(_anonymous, maps)):
-                file.seek(start // mmap.PAGESIZE * 8)
-                read = file.read((end - start) // mmap.PAGESIZE * 8)
-                entries = struct.unpack(f"{len(read) // 8}Q", read[: len(read) // 8 * 8])
-                frames += [entry & _FRAME for entry in entries if entry & _PRESENT]
+                frames += _present(file, start // mmap.PAGESIZE, (end - start) // mmap.PAGESIZE)
     except OSError:
         # It may have ended.
         return None
@@ -96,7 +101,8 @@ def of_process(pid: int, proc: Path = Path("/proc")) -> Frames | None:
 
 def mean(found: Sequence[Frames]) -> Frames:
     """The frames of some runs of a program, each of which got its own. At least one must be given."""
-    pages, scattered = (sum(each) / len(found) for each in zip(*((f.pages, f.scattered) for f in found), strict=True))
+    pages = sum(f.pages for f in found) / len(found)
+    scattered = sum(f.scattered for f in found) / len(found)
     groups = sum(f.scattered / (GROUP * f.density) for f in found) / len(found)
     return Frames(round(pages), round(scattered), scattered / (GROUP * groups) if groups else 1.0)
 

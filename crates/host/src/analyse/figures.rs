@@ -37,7 +37,7 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     if let Some(curve) = of("footprint") {
         caches(curve, of("pages-4k").filter(|_| fractured), &mut all);
     }
-    let second = all.iter().find(|figure| figure.name == "l2_bytes").and_then(|figure| figure.value);
+    let second = named("l2_bytes", &all).and_then(|figure| figure.value);
     if let Some((at_once, memory)) = of("footprint-at-once").zip(of("memory-chains")) {
         all.push(shared::caches(at_once, memory, second));
     }
@@ -82,6 +82,11 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     all
 }
 
+/// The figure of this name, if it was found so far.
+fn named<'a>(name: &str, all: &'a [Figure]) -> Option<&'a Figure> {
+    all.iter().find(|figure| figure.name == name)
+}
+
 /// How long lines stay in each cache. `mhz`: cycles of a microsecond.
 fn retentions<'a>(of: &dyn Fn(&str) -> Option<&'a Curve>, mhz: f64, all: &mut Vec<Figure>) {
     let mut behind = None;
@@ -91,9 +96,8 @@ fn retentions<'a>(of: &dyn Fn(&str) -> Option<&'a Curve>, mhz: f64, all: &mut Ve
         all.push(retention::memory_alone(curve));
         behind = left.stay(&WHOLE);
     }
-    let cycles = |name: &str, all: &[Figure]| {
-        all.iter().find(|f| f.name == name && f.confidence != Confidence::Low).and_then(|f| f.value)
-    };
+    let cycles =
+        |name: &str, all: &[Figure]| named(name, all).filter(|f| f.confidence != Confidence::Low).and_then(|f| f.value);
     if let Some((curve, memory)) = of("fresh").zip(cycles("memory_alone_cycles", all)) {
         all.extend(fresh::figures(curve, memory, mhz));
     }

@@ -106,8 +106,11 @@ pub(super) fn caches(curve: &Curve, memory: &Curve, second: Option<f64>) -> Figu
         }
         let missed = |cost: f64| ((cost - near) / (far - near)).clamp(0.0, 1.0);
         let held = xs.iter().zip(&costs).map(|(x, &cost)| x * (1.0 - missed(cost))).fold(0.0, f64::max);
+        if missed(slowest) < NEARLY_ALL {
+            return Some((held, None));
+        }
         let knee = crossing(&xs, &monotone(&costs), 0, costs.len() - 1, near + (far - near) / 2.0);
-        Some((if missed(slowest) >= NEARLY_ALL { held.max(knee) } else { held }, None))
+        Some((held.max(knee), None))
     })
 }
 
