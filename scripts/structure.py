@@ -24,7 +24,7 @@ Graph = dict[str, set[str]]
 
 # Crates by layer, the lowest first. A crate depends only on crates of lower layers.
 LAYERS = (
-    ("addr", "assoc", "dataflow", "record-heap", "record-sites", "try-preload", "visible"),
+    ("addr", "assoc", "calendar", "dataflow", "record-heap", "record-sites", "try-preload", "visible"),
     ("describe", "frames", "guest-agent", "host", "timing", "trace"),
     ("elf", "interleave", "isa", "leshy", "pagetable", "workload"),
     ("kernel", "recipe", "record", "reshape", "tlb", "walker"),

@@ -26,7 +26,7 @@ use crate::{
 use mmulab_kernel::Stop;
 use mmulab_tlb::{HierarchyCounts, SharedLevels};
 use mmulab_trace::{Batch, TraceInfo};
-use mmulab_walker::{NestedWalker, Walker};
+use mmulab_walker::{NestedWalker, WalkSlots, Walker};
 use std::sync::Arc;
 
 /// A machine of one of the kinds.
@@ -76,6 +76,7 @@ fn build(machine: &MachineDesc, in_time: bool) -> Build {
             (None, false) => Windowed::clock(&machine.core),
         },
         walker: if is_nested { NestedWalker::guest } else { Walker::new },
+        slots: if in_time { WalkSlots::any_order } else { WalkSlots::in_order },
     }
 }
 

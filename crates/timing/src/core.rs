@@ -5,10 +5,11 @@ use crate::{
     branches::Branches,
     desc::Predictor,
     ring::{InOrder, Ring},
-    slots::{Slots, Unit},
+    slots::Slots,
     stores::Stores,
     targets::Targets,
 };
+use mmulab_calendar::Calendar;
 use mmulab_dataflow::{Branch, Class, Inst, Reg, Regs};
 
 /// What a load or store took.
@@ -189,8 +190,8 @@ pub struct Core {
     vector: Slots,
     load: Slots,
     store: Slots,
-    div: Unit,
-    fp_div: Unit,
+    div: Calendar,
+    fp_div: Calendar,
     stores: Stores,
     branches: Option<Branches>,
     targets: Option<Targets>,
@@ -229,8 +230,8 @@ impl Core {
             vector: Slots::new(units.vector),
             load: Slots::new(units.load),
             store: Slots::new(units.store),
-            div: Unit::default(),
-            fp_div: Unit::default(),
+            div: Calendar::new(1),
+            fp_div: Calendar::new(1),
             stores: Stores::new(),
             branches: (desc.predictor == Predictor::Perceptron).then(Branches::new),
             targets: desc.branch_targets.as_ref().map(Targets::new),

@@ -1,6 +1,7 @@
 //! Lines on their way to a core: how many at once, how fast memory gives them, and when each arrives.
 
 use crate::desc::MemoryTiming;
+use mmulab_calendar::Calendar;
 
 /// Lines whose arrival is kept. Lines with the same number modulo this share an entry, which the later one takes.
 const KEPT: usize = 4096;
@@ -35,18 +36,14 @@ pub struct Lines {
     coming: Box<[Coming]>,
     /// When the last of them is there: from then on none is on its way, and none is looked for.
     last: u64,
-    /// When each fill buffer is free: a binary heap, the earliest first, for only that one is ever asked for.
-    buffers: Box<[u64]>,
+    /// Fill buffers: a later load may need one before an earlier load does.
+    buffers: Calendar,
 }
 
 impl Lines {
     /// As many buffers as `desc` says.
     pub fn new(desc: &MemoryTiming) -> Self {
-        Self {
-            coming: vec![Coming::default(); KEPT].into(),
-            last: 0,
-            buffers: vec![0; usize::from(desc.fill_buffers.max(1))].into(),
-        }
+        Self { coming: vec![Coming::default(); KEPT].into(), last: 0, buffers: Calendar::new(desc.fill_buffers) }
     }
 
     /// The arrival of a line that is still on its way at `at`, if it is.
@@ -62,33 +59,9 @@ impl Lines {
     /// A miss at `at` that takes `cycles`: it begins when a buffer is free. When the line is there.
     #[inline(always)]
     pub fn miss(&mut self, at: u64, cycles: u64, line: u64, by: u8) -> u64 {
-        let there = at.max(self.buffers[0]) + cycles;
-        self.occupy(there);
+        let there = self.buffers.take(at, cycles) + cycles;
         self.note(line, there, by);
         there
-    }
-
-    /// The buffer that is free first is taken until `there`.
-    #[inline(always)]
-    fn occupy(&mut self, there: u64) {
-        let buffers = &mut *self.buffers;
-        let mut at = 0;
-        loop {
-            let left = 2 * at + 1;
-            let Some(&(mut earlier)) = buffers.get(left) else { break };
-            let mut child = left;
-            if let Some(&right) = buffers.get(left + 1)
-                && right < earlier
-            {
-                (child, earlier) = (left + 1, right);
-            }
-            if there <= earlier {
-                break;
-            }
-            buffers[at] = earlier;
-            at = child;
-        }
-        buffers[at] = there;
     }
 
     /// A line that arrives without a buffer of the core: one that was prefetched.
@@ -152,17 +125,9 @@ mod tests {
     }
 
     #[test]
-    fn the_buffer_that_is_free_first_is_taken_whatever_the_order_of_arrivals() {
-        for buffers in [1, 2, 5, 24] {
-            let mut lines = Lines::new(&desc(buffers, 1.0));
-            let mut free = vec![0u64; usize::from(buffers)];
-            for n in 0..500u64 {
-                let (at, cycles) = (3 * n, n * 7919 % 301);
-                let first = free.iter_mut().min().unwrap();
-                *first = at.max(*first) + cycles;
-                assert_eq!(lines.miss(at, cycles, n, 3), *first);
-            }
-        }
+    fn a_load_that_waits_keeps_no_buffer_from_a_later_one() {
+        let mut lines = Lines::new(&desc(1, 1.0));
+        assert_eq!([(500, 1), (0, 2), (0, 3)].map(|(at, line)| lines.miss(at, 100, line, 3)), [600, 100, 200]);
     }
 
     #[test]

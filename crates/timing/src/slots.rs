@@ -78,22 +78,6 @@ impl Slots {
     }
 }
 
-/// One unit that is busy for a while with each instruction.
-#[derive(Clone, Debug, Default)]
-pub struct Unit {
-    free: u64,
-}
-
-impl Unit {
-    /// Begins at `earliest` or when it is free, and is busy for `cycles`.
-    #[inline(always)]
-    pub fn take(&mut self, earliest: u64, cycles: u64) -> u64 {
-        let start = earliest.max(self.free);
-        self.free = start + cycles;
-        start
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,11 +107,5 @@ mod tests {
                 assert_eq!(slots.take(earliest), free, "{n} of {width:?}");
             }
         }
-    }
-
-    #[test]
-    fn a_divider_does_one_at_a_time() {
-        let mut unit = Unit::default();
-        assert_eq!([unit.take(10, 20), unit.take(11, 20), unit.take(100, 20)], [10, 30, 100]);
     }
 }

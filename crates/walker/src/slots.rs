@@ -10,6 +10,11 @@
 //!
 //! A walker may need a while after a walk before it begins the next one. Nobody waits for that but who waits for a
 //! walker, and it counts as no walk.
+//!
+//! Most engines ask for walks in the order in which they begin. A core in time does not: a walk that waits for a load
+//! is asked for before an earlier one of a later instruction. So its walkers have a calendar.
+
+use mmulab_calendar::Calendar;
 
 /// When each walker is free again, and the walk cycles counted so far.
 ///
@@ -17,8 +22,7 @@
 /// walk and cycle, the second at most one per cycle (paper 2, section II).
 #[derive(Clone, Debug)]
 pub struct WalkSlots {
-    /// When each walker is free again.
-    free: Vec<u64>,
+    walkers: Walkers,
     /// Cycles from the end of a walk to the next one of the same walker.
     turnaround: u64,
     pending: u64,
@@ -29,23 +33,47 @@ pub struct WalkSlots {
     covered: u64,
 }
 
+/// When walkers are free.
+#[derive(Clone, Debug)]
+enum Walkers {
+    /// When each is free again.
+    InOrder(Vec<u64>),
+    AnyOrder(Calendar),
+}
+
 impl WalkSlots {
-    /// So many walkers, all free, and cycles from the end of a walk to the next one of the same walker.
-    pub fn new(count: u8, turnaround: u32) -> Self {
-        let free = vec![0; usize::from(count.max(1))];
-        Self { free, turnaround: turnaround.into(), pending: 0, active: 0, queued: 0, covered: 0 }
+    /// So many walkers, all free, and cycles from the end of a walk to the next one of the same walker. Walks are asked
+    /// for in the order in which they begin.
+    pub fn in_order(count: u8, turnaround: u32) -> Self {
+        Self::new(Walkers::InOrder(vec![0; usize::from(count.max(1))]), turnaround)
+    }
+
+    /// The same for walks that are asked for in any order.
+    pub fn any_order(count: u8, turnaround: u32) -> Self {
+        Self::new(Walkers::AnyOrder(Calendar::new(count.into())), turnaround)
+    }
+
+    fn new(walkers: Walkers, turnaround: u32) -> Self {
+        Self { walkers, turnaround: turnaround.into(), pending: 0, active: 0, queued: 0, covered: 0 }
     }
 
     /// A walk of `cycles` wanted at `now`: it begins when a walker is free. Returns when it ends.
     #[inline]
     pub fn schedule(&mut self, now: u64, cycles: u32) -> u64 {
-        // Values first, then where it is: both are vector instructions where there are many walkers.
-        let earliest = self.free.iter().fold(u64::MAX, |earliest, &free| earliest.min(free));
-        let start = now.max(earliest);
+        let busy = u64::from(cycles) + self.turnaround;
+        let start = match &mut self.walkers {
+            Walkers::InOrder(free) => {
+                // Values first, then where it is: both are vector instructions where there are many walkers.
+                let earliest = free.iter().fold(u64::MAX, |earliest, &free| earliest.min(free));
+                let start = now.max(earliest);
+                if let Some(walker) = free.iter_mut().find(|free| **free == earliest) {
+                    *walker = start + busy;
+                }
+                start
+            }
+            Walkers::AnyOrder(calendar) => calendar.take(now, busy),
+        };
         let end = start + u64::from(cycles);
-        if let Some(walker) = self.free.iter_mut().find(|free| **free == earliest) {
-            *walker = end + self.turnaround;
-        }
         self.queued += start - now;
         self.pending += end - start;
         self.active += end.saturating_sub(self.covered.max(start));
@@ -55,9 +83,12 @@ impl WalkSlots {
 
     /// Another clock counts from here on, which shows `after` where the one so far shows `before`.
     pub fn rebase(&mut self, before: u64, after: u64) {
-        for time in self.free.iter_mut().chain([&mut self.covered]) {
-            *time = time.saturating_sub(before) + after;
+        let rebased = |time: u64| time.saturating_sub(before) + after;
+        match &mut self.walkers {
+            Walkers::InOrder(free) => free.iter_mut().for_each(|time| *time = rebased(*time)),
+            Walkers::AnyOrder(calendar) => calendar.rebase(before, after),
         }
+        self.covered = rebased(self.covered);
     }
 
     /// Cycles of walks, each walk counted.
@@ -82,7 +113,7 @@ mod tests {
 
     #[test]
     fn two_walkers_overlap_and_a_third_walk_waits() {
-        let mut s = WalkSlots::new(2, 0);
+        let mut s = WalkSlots::in_order(2, 0);
         assert_eq!(s.schedule(0, 100), 100);
         assert_eq!(s.schedule(50, 100), 150);
         assert_eq!((s.pending(), s.active()), (200, 150));
@@ -94,8 +125,21 @@ mod tests {
     }
 
     #[test]
+    fn a_walk_that_begins_before_one_that_was_asked_for_first_has_the_walker() {
+        let [mut in_order, mut any_order] = [WalkSlots::in_order(1, 5), WalkSlots::any_order(1, 5)];
+        assert_eq!([(300, 50), (0, 100), (0, 10)].map(|(now, cycles)| in_order.schedule(now, cycles)), [350, 455, 470]);
+        assert_eq!(
+            [(300, 50), (0, 100), (0, 10)].map(|(now, cycles)| any_order.schedule(now, cycles)),
+            [350, 100, 115]
+        );
+        assert_eq!((any_order.pending(), any_order.queued()), (160, 105));
+        any_order.rebase(340, 0);
+        assert_eq!(any_order.schedule(0, 10), 25);
+    }
+
+    #[test]
     fn walks_go_on_under_another_clock() {
-        let mut s = WalkSlots::new(1, 0);
+        let mut s = WalkSlots::in_order(1, 0);
         assert_eq!(s.schedule(1000, 100), 1100);
         // Sixty cycles of it are left, by either clock.
         s.rebase(1040, 7);
@@ -108,7 +152,7 @@ mod tests {
 
     #[test]
     fn one_walker_never_overlaps() {
-        let mut s = WalkSlots::new(1, 0);
+        let mut s = WalkSlots::in_order(1, 0);
         s.schedule(0, 100);
         assert_eq!(s.schedule(0, 100), 200);
         assert_eq!(s.pending(), s.active());
@@ -116,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_walker_turns_around_before_the_next_walk() {
-        let mut s = WalkSlots::new(1, 30);
+        let mut s = WalkSlots::in_order(1, 30);
         assert_eq!(s.schedule(0, 100), 100);
         // The walk itself ends in time, and so does one that is wanted long after.
         assert_eq!([s.schedule(110, 50), s.schedule(300, 50)], [180, 350]);

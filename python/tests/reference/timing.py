@@ -5,6 +5,7 @@ depend on time. It works out all times itself.
 """
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -222,6 +223,22 @@ class Targets:
         return None if nearest is None else int(self.buffers[nearest][0]["bubbles"])
 
 
+class Calendar:
+    """Units that are busy for a while with each job, which may ask in another order than they begin."""
+
+    def __init__(self, units: int) -> None:
+        self.units = units
+        self.busy: Counter[int] = Counter()
+
+    def take(self, earliest: int, cycles: int) -> int:
+        """The first cycle at `earliest` or later from which on one of the units is free for `cycles`."""
+        start = earliest
+        while full := [at for at in range(start, start + cycles) if self.busy[at] >= self.units]:
+            start = full[-1] + 1
+        self.busy.update(range(start, start + cycles))
+        return start
+
+
 class Core:
     """A core in time."""
 
@@ -230,9 +247,9 @@ class Core:
         self.desc, self.caches = desc, caches
         units = desc["units"]
         self.units = {name: Units(units[name]) for name in units}
-        self.busy = {"div": 0, "fp-div": 0}
-        self.walkers = [0] * walkers
-        self.buffers = [0] * desc["memory"]["fill_buffers"]
+        self.busy = {"div": Calendar(1), "fp-div": Calendar(1)}
+        self.walkers = Calendar(walkers)
+        self.buffers = Calendar(desc["memory"]["fill_buffers"])
         # By place: a line that was asked for, when it is there, and how far away it was.
         self.coming: dict[int, tuple[int, int, int]] = {}
         self.ready: dict[str, int] = {}
@@ -268,9 +285,7 @@ class Core:
         if far == 0:
             there = at + cycles
         else:
-            free = self.buffers.index(min(self.buffers))
-            there = max(at, self.buffers[free]) + cycles
-            self.buffers[free] = there
+            there = self.buffers.take(at, cycles) + cycles
             self.coming[line % 4096] = (line, there, far)
         if on_its_way and coming > there:
             there, far = coming, by
@@ -316,10 +331,7 @@ class Core:
             return at
         reads = sum(self.caches.read(number(step["pa"]))[0] for step in seen["walk"])
         cycles = reads + len(seen["walk"]) * self.desc["read_cycles"] + self.desc["overhead_cycles"]
-        walker = self.walkers.index(min(self.walkers))
-        known = max(at, self.walkers[walker]) + cycles
-        self.walkers[walker] = known + self.desc["turnaround_cycles"]
-        return known
+        return self.walkers.take(at, cycles + self.desc["turnaround_cycles"]) + cycles
 
     def place(self, times: list[int], earliest: int, width: float) -> int:
         """The first place at `earliest` or later, in order, `width` in a cycle."""
@@ -415,8 +427,7 @@ class Core:
             done = inputs + latencies["serial"]
         elif inst.cls in ("div", "fp-div"):
             cycles = latencies[inst.cls.replace("-", "_")]
-            start = max(inputs, self.busy[inst.cls])
-            self.busy[inst.cls] = start + (cycles if inst.cls == "div" else cycles // 2)
+            start = self.busy[inst.cls].take(inputs, cycles if inst.cls == "div" else cycles // 2)
             done = start + cycles
         else:
             name = "int" if inst.cls in ("jump", "conditional") else inst.cls.replace("-", "_")

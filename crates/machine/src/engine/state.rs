@@ -16,7 +16,7 @@ use mmulab_kernel::{Actor, Context, Effects, RegionId, Stop};
 use mmulab_pagetable::Format;
 use mmulab_tlb::{Hierarchy, HierarchyCounts};
 use mmulab_trace::Batch;
-use mmulab_walker::{Caches, WalkContext, Walker, WalkerDesc, WalkerError};
+use mmulab_walker::{Caches, WalkContext, WalkSlots, Walker, WalkerDesc, WalkerError};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The state of a machine in the middle of a trace.
@@ -99,6 +99,7 @@ pub(crate) struct RunControl {
 pub(crate) struct Build {
     pub clock: Clock,
     pub walker: fn(&WalkerDesc, usize) -> Result<Walker, WalkerError>,
+    pub slots: fn(u8, u32) -> WalkSlots,
 }
 
 impl State {
@@ -118,7 +119,7 @@ impl State {
             Ok(Cpu {
                 tlbs: Hierarchy::new(&m.tlb, &m.tlb_rules)?,
                 walker: Box::new((build.walker)(&m.walker, core)?),
-                slots: mmulab_walker::WalkSlots::new(m.walker.count, m.walker.turnaround_cycles),
+                slots: (build.slots)(m.walker.count, m.walker.turnaround_cycles),
                 clock: build.clock.clone(),
                 instructions: 0,
                 context: None,
