@@ -581,16 +581,17 @@ def test_a_third_level_that_keeps_few_lines_from_memory_is_described_so(
 
 @pytest.mark.usefixtures("unfitted")
 @pytest.mark.parametrize(
-    ("held", "ways", "confidence"), [(11, 5, "high"), (21.2, 10, "medium"), (35, 16, "high"), (11, 16, "low")]
+    ("held", "size", "confidence"),
+    [(11, "10208K", "high"), (21.3, "20755K", "medium"), (35, "32M", "high"), (11, "32M", "low")],
 )
-def test_a_third_level_has_the_ways_that_loads_at_once_reach(
-    shared: Json, tmp_path: Path, held: float, ways: int, confidence: str
+def test_a_third_level_has_the_size_that_loads_at_once_reach(
+    shared: Json, tmp_path: Path, held: float, size: str, confidence: str
 ) -> None:
-    """Of 16 ways of 2 MB. The second level's 1 MB are beside it, for it keeps what that one displaces."""
+    """Of 32 MB. The second level's 1 MB is beside it, for it keeps what that one displaces. All 16 ways are shared."""
     figure = {"name": "caches_bytes", "value": held * (1 << 20), "confidence": confidence}
     third = _with(shared, tmp_path / "m.toml", figure)["L3"]
-    assert (third["ways"], third["size"]) == (ways, f"{2 * ways}M")
-    assert ("ways that the system reports are this computer's" in third["source"]) == (ways < 16)
+    assert (third["ways"], third["size"]) == (16, size)
+    assert ("this computer reaches so much" in third["source"]) == (size != "32M")
 
 
 @pytest.mark.parametrize("free", [0.02, 0.05, 0.2, 0.5, 0.8])

@@ -102,24 +102,35 @@ fn a_cache_without_a_flat_part_is_not_made_up() {
 }
 
 /// Chases at once over caches of 11 MB and of 32 MB; without a step there is nothing to tell. One cache keeps what was
-/// used last, another one holds as much as it can of any footprint.
+/// used last, another one holds as much as it can of any footprint. Walks may make loads slower before.
 #[test]
 fn all_caches_hold_what_loads_at_once_find_there() {
     let resists = |x: u64, size: u64| (1.0 - size as f64 / x as f64).max(0.0);
-    let at_once = |share: &dyn Fn(u64) -> f64, memory: f64| {
-        let cost = |x: u64| 4.0 + memory * share(x);
+    // On an Emerald Rapids guest, loads took 6.8 cycles at 4 MB and 10.9 at 32 MB, with none from memory.
+    let walks = |x: u64| (x as f64 / f64::from(4 << 20)).max(1.0).log2();
+    let at_once = |share: &dyn Fn(u64) -> f64, memory: f64, walk: f64| {
+        let cost = |x: u64| 4.0 + walk * walks(x).min(3.0) + memory * share(x);
         let pattern = Pattern::FootprintAtOnce { chains: 16 };
-        let far = curve("memory-chains", Pattern::Chains { bytes: 1 << 28 }, &[1, 16], 0.05, |_| 4.0 + memory, None);
+        let far = curve(
+            "memory-chains",
+            Pattern::Chains { bytes: 1 << 28 },
+            &[1, 16],
+            0.05,
+            |_| 4.0 + 3.0 * walk + memory,
+            None,
+        );
         figures(&[curve("footprint-at-once", pattern, &grid(2 << 20, 64 << 20, 4.0), 0.05, cost, None), far])
     };
     for size in [11 << 20, 32 << 20] {
-        for all in [at_once(&|x| missing(x, size), 30.0), at_once(&|x| resists(x, size), 30.0)] {
+        for (walk, resisting) in [(0.0, false), (0.0, true), (1.3, false), (1.3, true)] {
+            let share = |x: u64| if resisting { resists(x, size) } else { missing(x, size) };
+            let all = at_once(&share, 30.0, walk);
             let found = find(&all, "caches_bytes");
             assert!((0.9..1.25).contains(&(found.value.unwrap() / size as f64)), "{found:?} of {size}");
             assert_ne!(found.confidence, Confidence::Low);
         }
     }
-    let none = at_once(&|x| missing(x, 11 << 20), 2.0);
+    let none = at_once(&|x| missing(x, 11 << 20), 2.0, 0.0);
     assert_eq!(find(&none, "caches_bytes").value, None);
     assert!(find(&none, "caches_bytes").note.contains("did not become slower"));
 }

@@ -61,8 +61,8 @@ UNKNOWN_BUFFER = {"entries": 1, "ways": 8, "bubbles": 0}
 MOST_WAYS = 256
 # Designs whose entries a description can have displaced (crates/tlb).
 PAGES = ("plain", "zen")
-# Of a way, as much may be a scatter of the measurement.
-PART_OF_A_WAY = 0.1
+# A cache of which this much is reached is this computer's own: a measurement scatters.
+WHOLE = 0.95
 # A walk cache for the host's table: neither AMD nor Intel states how many entries theirs has.
 HOST_WALK_CACHE: Json = {
     "name": "host PWC",
@@ -429,7 +429,7 @@ def _cache(cache: Json, at: int, figures: dict[str, Json], reported: list[Json],
 
 
 def _share(caches: list[Table], figures: dict[str, Json], reported: list[Json]) -> None:
-    """The ways of the last level that this computer reaches: a host may give a guest a part of them."""
+    """The size of the last level that this computer reaches: neighbours on a host have the rest."""
     held = figures.get("caches_bytes")
     data = [cache for cache in caches if not cache.table.get("code")]
     last = data[-1]
@@ -437,13 +437,13 @@ def _share(caches: list[Table], figures: dict[str, Json], reported: list[Json]) 
     if len(data) < 2 or system is None or held is None or not _usable(held):
         return
     nearer = sum(parse_bytes(cache.table["size"]) or 0 for cache in data[:-1]) if last.table.get("victim") else 0
-    way = system["bytes"] // system["ways"]
-    # A level holds no more than its ways have room for, and most hold less of a chase.
-    ways = max(1, math.ceil((held["value"] - nearer) / way - PART_OF_A_WAY))
-    if ways < system["ways"] and way % LINE == 0:
-        theirs = f"{ways} of {system['ways']} ways that the system reports are this computer's"
-        why = f"{theirs}: all caches together, {_why(held)}"
-        _give_ways(last, ways, way, why)
+    # Neighbours take a part of each set: loads that come back soon seldom miss, as in a cache of as many ways.
+    unit = math.lcm(system["ways"] * LINE, 1024)
+    reached = max(1, round((held["value"] - nearer) / unit)) * unit
+    if reached < system["bytes"] * WHOLE:
+        part = f"of {show_bytes(system['bytes'])} that the system reports, this computer reaches so much"
+        last.set("size", _size(reached), f"{part}: all caches together, {_why(held)}")
+        last.set("ways", system["ways"], "reported by the system")
 
 
 def _give_ways(cache: Table, ways: int, way: int, why: str) -> None:

@@ -81,6 +81,17 @@ const NEARLY_ALL: f64 = 0.9;
 /// footprints is the figure. A level that keeps the lines used last holds nothing of it. So where nearly all loads of
 /// a footprint go to memory, the figure is where half of them do, if that is more. What memory costs is known from as
 /// many chases over memory (`memory`), for the largest footprint may be far from all misses.
+///
+/// Loads of larger footprints also wait for more walks, so they become slower long before any of them goes to memory.
+/// That is a slow rise. Where a footprint is too large, the rise is steep: the time of a load rises faster than the
+/// footprint. So the caches hold all footprints up to the steepest step, and later ones are compared with its foot.
+///
+/// ```text
+/// cycles              ,-'`  memory
+///                   ,'
+/// caches  ____,,--''          walks, then lines
+///                  ^ the foot of the steepest step
+/// ```
 pub(super) fn caches(curve: &Curve, memory: &Curve, second: Option<f64>) -> Figure {
     let largest = curve.points.last().map_or(0, |p| p.x);
     let wanted = Wanted {
@@ -99,19 +110,29 @@ pub(super) fn caches(curve: &Curve, memory: &Curve, second: Option<f64>) -> Figu
         let first = second.map_or(0.0, |second| BEYOND_SECOND * second);
         let beyond = curve.points.iter().filter(|p| p.x as f64 >= first);
         let (xs, costs): (Vec<f64>, Vec<f64>) = beyond.map(|p| (p.x as f64, take.quiet(&p.cycles))).unzip();
-        let near = costs.iter().copied().reduce(f64::min)?;
+        let fastest = costs.iter().copied().reduce(f64::min)?;
         let slowest = costs.iter().copied().reduce(f64::max)?;
-        if slowest < LEAST_FACTOR * near || far <= near {
+        if slowest < LEAST_FACTOR * fastest || far <= fastest {
             return None;
         }
-        let missed = |cost: f64| ((cost - near) / (far - near)).clamp(0.0, 1.0);
-        let held = xs.iter().zip(&costs).map(|(x, &cost)| x * (1.0 - missed(cost))).fold(0.0, f64::max);
+        let rising = monotone(&costs);
+        let foot = foot_of_steepest(&xs, &rising)?;
+        let near = rising[foot];
+        let missed = |cost: f64| if far > near { ((cost - near) / (far - near)).clamp(0.0, 1.0) } else { 1.0 };
+        let beyond = xs.iter().zip(&costs).skip(foot + 1);
+        let held = beyond.map(|(x, &cost)| x * (1.0 - missed(cost))).fold(xs[foot], f64::max);
         if missed(slowest) < NEARLY_ALL {
             return Some((held, None));
         }
-        let knee = crossing(&xs, &monotone(&costs), 0, costs.len() - 1, near + (far - near) / 2.0);
+        let knee = crossing(&xs, &rising, foot, rising.len() - 1, near + (far - near) / 2.0);
         Some((held.max(knee), None))
     })
+}
+
+/// The index where the steepest step of a curve begins, by the ratios of costs and of footprints.
+fn foot_of_steepest(xs: &[f64], costs: &[f64]) -> Option<usize> {
+    let slope = |at: usize| (costs[at + 1] / costs[at]).ln() / (xs[at + 1] / xs[at]).ln();
+    (0..xs.len().checked_sub(1)?).max_by(|&a, &b| slope(a).total_cmp(&slope(b)))
 }
 
 /// The figure `l2_left_bytes`: what the second level holds of a chase, in the mean over moments.
