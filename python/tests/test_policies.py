@@ -17,6 +17,8 @@ def test_the_table_says_what_each_policy_is(cli: Cli) -> None:
     assert sorted(rows) == sorted(p["name"] for p in cli("policies", "list", "--json").json())
     assert rows["linux-4k"] == [["4K"], "buddy", [], [], "none"]
     assert rows["linux-mthp"][0] == ["2M", "64K", "4K"]
+    # khugepaged makes pages of 2M only, and from Linux 7.2 on those of the other sizes, too.
+    assert (rows["linux-mthp"][2], rows["linux-mthp-khugepaged"][2]) == (["2M"], ["2M", "64K"])
     assert rows["freebsd-super"] == [["4K"], "reservation of 2M", ["2M"], ["in place, when full"], "none"]
     assert rows["eager-64k"] == [["64K", "4K"], "buddy", [], [], "none"]
     assert rows["neighbour-4k"][1] == "neighbour"
