@@ -35,6 +35,7 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     elastic.SAMPLING,
     elastic.MIXES,
     elastic.BEYOND,
+    elastic.EVERYTHING,
     TOGETHER,
     SPEEDUPS,
     FORECAST,

@@ -1,6 +1,19 @@
 """The experiments of paper 3, as commands."""
 
-from mmulab.reproduce.elastic import beyond, fault_latency, fault_path, mixes, plots, samplers, sizes, systems
+from typing import Any
+
+from mmulab.reproduce.elastic import (
+    beyond,
+    everything,
+    fault_latency,
+    fault_path,
+    mixes,
+    plots,
+    samplers,
+    sizes,
+    systems,
+)
+from mmulab.reproduce.shared import in_turn
 from mmulab.reproduce.shared.cells import Figures
 from mmulab.reproduce.shared.experiment import (
     FRESH,
@@ -113,4 +126,26 @@ BEYOND = Experiment(
     "running with hints",
     fresh=FRESH,
     page=TABLES,
+)
+
+_BY_COMMAND: dict[str, Experiment[Any]] = {
+    experiment.name.removeprefix("elastic-"): experiment
+    for experiment in (SIZES, SYSTEMS, SAMPLING, MIXES, FAULT_LATENCY, BEYOND)
+}
+
+
+def _everything(plan: everything.Plan, session: Session) -> Findings:
+    parts = [everything.PARTS[name] for name in everything.PARTS if not plan.parts or name in plan.parts]
+    steps = [in_turn.Step(_BY_COMMAND[command], given) for command, given in parts]
+    return in_turn.run(plan, session, steps, "elastic.json")
+
+
+EVERYTHING = Experiment(
+    "elastic",
+    "all of paper 3 in turn: the experiments above",
+    "paper 3, Figures 2 and 8 to 15",
+    everything.Plan,
+    _everything,
+    "reproducing paper 3",
+    fresh=FRESH,
 )

@@ -1,7 +1,5 @@
-"""All of paper 2 at once: each of its experiments in turn, with what it was asked for, and their findings together."""
+"""All of paper 2 at once: the options of its experiments together."""
 
-import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +7,6 @@ from mmulab.reproduce.instruction import chain, servers, sweep
 from mmulab.reproduce.instruction.setting import VARIANTS, Variant
 from mmulab.reproduce.instruction.subjects import Shared
 from mmulab.reproduce.shared import declare
-from mmulab.reproduce.shared.experiment import Experiment, Findings, Session
 from mmulab.reproduce.shared.kinds import Among, Probe, Whole, Wholes
 
 
@@ -39,25 +36,4 @@ class Plan(Shared):
         Wholes(servers.MOST_CLIENTS),
         "Numbers of clients: a recording of each server each.",
         shown=True,
-    )
-
-    def part(self, plan: type) -> Any:
-        """The plan of one experiment: those of these options that it has."""
-        return plan(**{field.name: getattr(self, field.name) for field in dataclasses.fields(plan)})
-
-
-def run(plan: Plan, session: Session, parts: Sequence[Experiment[Any]]) -> Findings:
-    """Runs the experiments in their order; the ones behind one that was stopped are left out."""
-    done: list[Findings] = []
-    for experiment in parts:
-        session.say(f"{experiment.name}: {experiment.title}")
-        done.append(experiment.run(plan.part(experiment.plan), session))
-        if done[-1].unfinished is not None:
-            break
-    return Findings(
-        [found.data for found in done],
-        "instruction.json",
-        {name: text for found in done for name, text in found.files.items()},
-        {name: table for found in done for name, table in found.tables.items()},
-        unfinished=done[-1].unfinished,
     )

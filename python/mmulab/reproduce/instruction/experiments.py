@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from mmulab.reproduce.instruction import chain, everything, plots, promotion, servers, sweep
+from mmulab.reproduce.shared import in_turn
 from mmulab.reproduce.shared.cells import Figures, Store
 from mmulab.reproduce.shared.experiment import (
     FRESH,
@@ -85,7 +86,7 @@ PARTS = (CHAIN, PROMOTION, SWEEP, SERVERS)
 
 
 def _run_everything(plan: everything.Plan, session: Session) -> Findings:
-    return everything.run(plan, session, PARTS)
+    return in_turn.run(plan, session, [in_turn.Step(part) for part in PARTS], "instruction.json")
 
 
 EVERYTHING = Experiment(
