@@ -66,8 +66,8 @@ class TakesTraceOrProgram(TakesProgram):
     "--code",
     "files",
     is_flag=True,
-    help="Also run khugepaged on files of code, and code in a tmpfs with huge pages (linux-code-khugepaged, "
-    "linux-code-tmpfs): pages that processes share.",
+    help="Also run the other ways to larger pages for code: khugepaged on files, a tmpfs with huge pages, the hugetlb "
+    "pool, and on Armv8 blocks of 64 KB (linux-code-khugepaged, -tmpfs, -hugetlb, -folios-contpte).",
 )
 @set_option
 @click.option(
@@ -126,7 +126,7 @@ def study(
         raise click.UsageError("--try times the program\nhint: leave out --no-time")
     described = _described_here(here, no_here, tries, program)
     options = options_of(others, touched=True, profile=True, code_windows=True)
-    isa = None if machines else _isa(trace, program, others)
+    isa = None if machines and not files else _isa(trace, program, others)
     plan = Plan.make(trace or "", machines, policies, sets, options, isa, files)
     resolved = plan.resolved()  # before anything is recorded: a wrong name should not cost a recording
     replaces = refuse_loss(out, resolved, replace)

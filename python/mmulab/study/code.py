@@ -17,10 +17,15 @@ from mmulab.units import show_percent
 REMAP = "linux-code-remap"
 # The same of a program linked for it, whose code fills whole huge pages.
 RELINKED = "linux-code-relinked"
-# Larger pages of the page cache, which processes share: khugepaged on read-only files, and tmpfs with huge pages. A
-# study has them on request (`--code`), for they add to its time what two more policies do.
-KHUGEPAGED, TMPFS = "linux-code-khugepaged", "linux-code-tmpfs"
-FILES = (KHUGEPAGED, TMPFS)
+# Larger pages of the page cache, which processes share: khugepaged on read-only files, and tmpfs with huge pages. And
+# copies onto pages that were set aside.
+KHUGEPAGED, TMPFS, POOL = "linux-code-khugepaged", "linux-code-tmpfs", "linux-code-hugetlb"
+# These have whole, aligned 2 MB alone, as the first way has.
+WHOLE = (KHUGEPAGED, TMPFS, POOL)
+# Files that are read in blocks of 64 KB, which sixteen entries map as one page.
+FOLIOS = "linux-code-folios-contpte"
+# A study has them on request (`--code`), for they add to its time what so many more policies do.
+ON_REQUEST = (*WHOLE, FOLIOS)
 # What the relinked program is linked with.
 LINKED: dict[str, Any] = {"image": {"max_page_size": "2M", "linker": "gnu-separate-code"}}
 # From this share of all stalls on, a study says what to do about code.
@@ -59,15 +64,26 @@ class Code:
         return ", ".join(f"{name} {show_percent(share)}" for name, share in self.files[:NAMED])
 
 
-def on_huge_pages(result: Result) -> float:
-    """Of the code that page tables mapped at the peak of each page size, the share in pages of 2 MB and more."""
-    huge = total = 0
+def on_request(isa: str | None) -> tuple[str, ...]:
+    """The ways that a study has on request, for programs of an instruction set: on Armv8 alone does Linux read code in
+    blocks of 64 KB (6.17, `exec_folio_order`)."""
+    return ON_REQUEST if isa == "aarch64" else WHOLE
+
+
+def page_bytes(policy: str) -> int:
+    """Bytes of the larger pages that a policy for code gives."""
+    return 64 << 10 if policy == FOLIOS else 2 << 20
+
+
+def on_larger_pages(result: Result, size: int) -> float:
+    """Of the code that page tables mapped at the peak of each page size, the share in pages of `size` bytes or more."""
+    large = total = 0
     for region in result.regions:
         if region["kind"] == "file" and "x" in str(region["prot"]):
-            for size, amount in covered(region).items():
+            for page, amount in covered(region).items():
                 total += amount
-                huge += amount if size_bytes(size) >= 2 << 20 else 0
-    return huge / total if total else 0.0
+                large += amount if size_bytes(page) >= size else 0
+    return large / total if total else 0.0
 
 
 def of(regions: Sequence[places.Region], baseline: str) -> Code:

@@ -25,6 +25,8 @@ Line = tuple[str, str]
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _ENABLED = f"{_THP}/enabled"
 _SHMEM = f"{_THP}/shmem_enabled"
+# How many pages of the default huge size are set aside.
+_POOL = Path("/proc/sys/vm/nr_hugepages")
 # What Linux says of the process itself.
 _STATUS = Path("/proc/self/status")
 # By what a mapped file is called: whose allocator it is, and what makes it ask for huge pages.
@@ -190,15 +192,24 @@ def _from_pool(command: str, mapped: Sequence[Region]) -> list[str]:
     return [*found, f"mmap(.., MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, ..);     # in its source{where}"]
 
 
-def code(trace: dict[str, Any], files: Collection[str] = ()) -> list[Line]:
-    """How a program's code gets pages of 2 MB. `files`: policies for pages of the page cache that are to have lines."""
+def code(trace: dict[str, Any], others: Collection[str] = ()) -> list[Line]:
+    """How a program's code gets pages of 2 MB. `others`: policies on request that are to have lines, too."""
     command = _command(trace)
     moves = [f"LD_PRELOAD={paths.try_library()} MMULAB_TRY=code {command}"]
     if PurePosixPath(str(trace.get("program") or "")).name == "node":
         moves.append("node --use-largepages=on ..     # Node.js moves its own code")
     link = "cc .. -Wl,-z,max-page-size=0x200000 -Wl,-z,separate-code     # LLD: -Wl,-z,separate-loadable-segments"
     found = [("try", f"mmulab try --settings 4k,code -- {command}"), *_grouped("how", moves), ("link", link)]
-    if "linux-code-tmpfs" in files:
+    if "linux-code-hugetlb" in others:
+        found += _grouped(
+            "hugetlb",
+            [
+                f"echo 64 | sudo tee {_POOL}     # sets the pages aside",
+                "cc -B /usr/share/libhugetlbfs -Wl,--hugetlbfs-align ..     # links for it",
+                f"LD_PRELOAD=libhugetlbfs.so HUGETLB_ELFMAP=R {command}",
+            ],
+        )
+    if "linux-code-tmpfs" in others:
         program = shlex.quote(str(trace.get("program") or "PROGRAM"))
         mount = "sudo mkdir -p /mnt/huge && sudo mount -t tmpfs -o huge=always tmpfs /mnt/huge"
         found.append(("tmpfs", f"{mount} && cp {program} /mnt/huge/     # libraries, too (LD_LIBRARY_PATH)"))
@@ -223,6 +234,23 @@ def about_tmpfs() -> str:
     return (
         "It needs an administrator who mounts a tmpfs with huge pages, and mapping and file equal modulo 2 MB. This "
         f"kernel has such pages ({_SHMEM} is [{setting}], which a mount's own option overrides)."
+    )
+
+
+def about_pool(found: Path = _POOL) -> str:
+    """What copies of code on pages of the hugetlb pool need, and how many are set aside here. `found`: their number."""
+    try:
+        pages = int(found.read_text())
+    except (OSError, ValueError):
+        return f"It needs a kernel with a hugetlb pool, which this is not: {found} is absent."
+    return f"It needs pages that are set aside before; fragmented memory cannot refuse them. Here {pages} are."
+
+
+def about_folios() -> str:
+    """What code in blocks of 64 KB needs."""
+    return (
+        "It needs no change of the program. Linux 6.17 and later read code so on Armv8, from file systems with large "
+        "folios (such as XFS)."
     )
 
 

@@ -111,7 +111,7 @@ class Outcome:
         """The machines on which code costs, and can be moved in part only; or has pages of files, which need it."""
         if code.REMAP not in self.policies:
             return []
-        files = any(policy in self.policies for policy in code.FILES)
+        files = any(policy in self.policies for policy in code.WHOLE)
         return [m for m, found in self.code.items() if found.needs_linking or (files and found.share >= code.LINKS)]
 
     def relink(self, results: Sequence[Result]) -> None:

@@ -37,13 +37,14 @@ class Plan:
     ) -> "Plan":
         """A plan out of what the user gave: `all` means all there are; of policies, all that each machine can run. The
         baseline is always among the policies. `isa`: the program's instruction set, for the machines if none are
-        named. `files`: also the policies that give files of code larger pages of the page cache."""
+        named. `files`: also the policies for code that are on request."""
         chosen = _all(machines, engine.machines, defaults.machines(isa))
         under = _all(policies, engine.policies, DEFAULT_POLICIES)
         if policies == ("all",):
             under = tuple(policy for policy in under if all(_can_run(machine, policy) for machine in chosen))
         if files:
-            under += tuple(policy for policy in (code.REMAP, *code.FILES) if policy not in under)
+            more = [policy for policy in (code.REMAP, *code.on_request(isa)) if policy not in under]
+            under += tuple(policy for policy in more if all(_can_run(machine, policy) for machine in chosen))
         for what, names in (("machine", chosen), ("policy", under)):
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
@@ -58,7 +59,7 @@ class Plan:
         if (self.options.reshape or {}).get("image"):
             return None
         options = replace(self.options, reshape={**(self.options.reshape or {}), **code.LINKED})
-        policies = (code.RELINKED, *(policy for policy in code.FILES if policy in self.policies))
+        policies = (code.RELINKED, *(policy for policy in code.WHOLE if policy in self.policies))
         return replace(self, machines=tuple(machines), policies=policies, options=options)
 
     @property

@@ -99,7 +99,7 @@ def _memory(outcome: Outcome) -> Step | None:
         bounds = here.bounds
         small, large = (here.resident[p] for p in POLICIES)
     else:
-        found = _chosen(outcome, [p for p in outcome.policies if p not in (BASELINE, code.REMAP, *code.FILES)])
+        found = _chosen(outcome, [p for p in outcome.policies if p not in (BASELINE, code.REMAP, *code.ON_REQUEST)])
         if found is None:
             return None
         policy, saved = found
@@ -129,10 +129,10 @@ def _code(outcome: Outcome) -> Step | None:
         return None
     saved = {m: saved_on(outcome, m, code.REMAP) for m in outcome.machines}
     linked = _saved_linked(outcome, code.RELINKED)
-    moved, moves = _bounds(saved), any(map(_is_worth, saved.values()))
-    bounds = max(moved, _bounds(linked)) if linked else moved
+    moves = any(map(_is_worth, saved.values()))
+    bounds = max(_bounds(found) for found in (saved, linked) if found)
     if not any(map(_is_worth, [*saved.values(), *linked.values()])):
-        return None
+        return _folios(outcome)
     found = outcome.code[next(iter(outcome.machines))]
     files = " and ".join(name for name, _ in found.files[:NAMED])
     rows = [("saves", _range(outcome, saved))] if moves else []
@@ -142,11 +142,36 @@ def _code(outcome: Outcome) -> Step | None:
     rows.append(("where", f"{show_percent(found.share)} of stalls for translations are for code: {found.named}"))
     do = f"{'Move' if moves else 'Link anew, and move,'} the code of {files} onto 2 MB pages ({code.REMAP})."
     rows.append(("kernel", lines.about_code(any(c.needs_linking for c in outcome.code.values()))))
-    shared = [policy for policy in code.FILES if policy in outcome.policies]
-    rows += [row for policy in shared for row in _of_files(outcome, policy)]
-    if not shared:
-        rows.append(("not run", f"{' and '.join(code.FILES)}: pages that processes share; --code runs them"))
-    return Step(do, bounds, tuple(rows), tuple(lines.code(outcome.trace, shared)))
+    others = [policy for policy in code.ON_REQUEST if policy in outcome.policies]
+    rows += [row for policy in others for row in _other_way(outcome, policy)]
+    if not others:
+        names = ", ".join(code.on_request(outcome.trace.get("isa")))
+        rows.append(("not run", f"other ways to larger pages for code: {names}. --code runs them"))
+    return Step(do, bounds, tuple(rows), tuple(lines.code(outcome.trace, others)))
+
+
+def _folios(outcome: Outcome) -> Step | None:
+    """Blocks of 64 KB for code that holds no whole 2 MB, where they save."""
+    if code.FOLIOS not in outcome.policies:
+        return None
+    saved = _saved_of(outcome, code.FOLIOS)
+    if not any(map(_is_worth, saved.values())):
+        return None
+    found = outcome.code[next(iter(outcome.machines))]
+    files = " and ".join(name for name, _ in found.files[:NAMED])
+    rows = [
+        ("saves", _range(outcome, saved)),
+        ("memory", _extra(*_resident(outcome, code.FOLIOS))),
+        ("where", f"{show_percent(found.share)} of stalls for translations are for code: {found.named}"),
+        ("kernel", lines.about_folios()),
+    ]
+    do = f"Run {files} on a kernel that reads code in blocks of 64 KB ({code.FOLIOS})."
+    return Step(do, _bounds(saved), tuple(rows), ())
+
+
+def _saved_of(outcome: Outcome, policy: str, beside: str = BASELINE) -> Saved:
+    """What a policy saves beside another one, on each machine."""
+    return {m: _saved_by(_result(outcome, m, beside), _result(outcome, m, policy)) for m in outcome.machines}
 
 
 def _saved_linked(outcome: Outcome, policy: str, beside: str = BASELINE) -> Saved:
@@ -158,23 +183,27 @@ def _result(outcome: Outcome, machine: str, policy: str) -> Result:
     return next(r for r in outcome.machines[machine] if r.policy == policy)
 
 
-def _of_files(outcome: Outcome, policy: str) -> list[tuple[str, str]]:
-    """What larger pages of the page cache save, on how much of the code they are, and what they need."""
+def _other_way(outcome: Outcome, policy: str) -> list[tuple[str, str]]:
+    """What larger pages save that code gets in another way, how much of the code has them, and what they need."""
     # khugepaged's policy has 2 MB pages for data, too; what these save is not code's.
     beside = _THP if policy == code.KHUGEPAGED and _THP in outcome.policies else BASELINE
-    results = {m: _result(outcome, m, policy) for m in outcome.machines}
-    saved = {m: _saved_by(_result(outcome, m, beside), result) for m, result in results.items()}
-    share = code.on_huge_pages(next(iter(results.values())))
-    said = [_range(outcome, saved), f"{show_percent(share)} of mapped code is on 2 MB pages"]
+    saved = _saved_of(outcome, policy, beside)
+    size = code.page_bytes(policy)
+    share = code.on_larger_pages(_result(outcome, next(iter(outcome.machines)), policy), size)
+    said = [_range(outcome, saved), f"{show_percent(share)} of mapped code is on pages of {show_bytes(size)}"]
     if linked := outcome.of_relinked(policy):
-        share = code.on_huge_pages(next(iter(linked.values())))
+        share = code.on_larger_pages(next(iter(linked.values())), size)
         span = _range(outcome, _saved_linked(outcome, policy, beside))
-        said.append(f"if it is linked at 2 MB, {span}, and {show_percent(share)} of code on 2 MB pages")
+        said.append(f"if it is linked at 2 MB, {span}, and {show_percent(share)} of code on pages of 2 MB")
     if beside != BASELINE:
         said[0] += f", beyond {beside}"
-    label = {code.KHUGEPAGED: "khugepaged", code.TMPFS: "tmpfs"}[policy]
-    needs = lines.about_khugepaged() if policy == code.KHUGEPAGED else lines.about_tmpfs()
-    return [(label, f"saves {'; '.join(said)} ({policy})."), ("", needs)]
+    label, needs = {
+        code.KHUGEPAGED: ("khugepaged", lines.about_khugepaged),
+        code.TMPFS: ("tmpfs", lines.about_tmpfs),
+        code.POOL: ("hugetlb", lines.about_pool),
+        code.FOLIOS: ("folios", lines.about_folios),
+    }[policy]
+    return [(label, f"saves {'; '.join(said)} ({policy})."), ("", needs())]
 
 
 def _chosen(outcome: Outcome, policies: Sequence[str]) -> tuple[str, Saved] | None:
