@@ -219,6 +219,19 @@ def test_files_that_are_not_padded_have_a_name(cli: Cli, build: Build, tmp_path:
     assert (undone.code, "not padded by `mmulab elf pad`" in undone.err) == (2, True)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file capabilities")
+def test_a_file_with_capabilities_is_refused(cli: Cli, build: Build) -> None:
+    """A new file would not have them: they belong to the file and not to its content."""
+    program = build(PROGRAM, *LINKED["position"])
+    # Version 2, effective; permitted: CAP_NET_BIND_SERVICE (linux/capability.h, struct vfs_cap_data).
+    capabilities = struct.pack("<IIIII", 0x02000001, 1 << 10, 0, 0, 0)
+    try:
+        os.setxattr(program, "security.capability", capabilities)
+    except OSError as error:
+        pytest.skip(f"no capabilities on this file system: {error}")
+    refused(cli, program, "capabilities")
+
+
 def test_a_file_without_section_headers_is_padded(cli: Cli, build: Build, tmp_path: Path) -> None:
     """Programs run without them; so does a padded one."""
     program = build(PROGRAM, *LINKED["stripped"])

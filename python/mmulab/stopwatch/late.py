@@ -2,7 +2,7 @@
 
 A kernel with virtio's free page reporting tells the host which pages are free, and the host takes their memory back
 (Linux, mm/page_reporting.c; virtio 1.2, section 5.5.3). A program then waits for the host at its first accesses. What
-that does to times is in docs/concepts/timing.md.
+that does to times is in docs/results/forecast-causes.md.
 """
 
 from pathlib import Path

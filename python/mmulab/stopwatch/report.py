@@ -12,7 +12,8 @@ from mmulab.tables import plain
 from mmulab.units import show_bytes, show_percent
 
 Json = dict[str, Any]
-# Memory that comes late without much harm: at 3 to 10 microseconds a page (docs/concepts/timing.md) 12 to 40 ms.
+# Memory that comes late without much harm: at 3 to 10 microseconds a page (docs/results/forecast-causes.md) 12 to 40
+# ms.
 LITTLE = 16 << 20
 _TIMES = (("wall_s", "wall"), ("user_s", "user"), ("kernel_s", "kernel"))
 

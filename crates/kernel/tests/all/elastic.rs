@@ -484,6 +484,14 @@ fn senseless_hints_have_names() {
     assert_eq!(refused(&w, Refusal::HintNotAnonymous), 1);
     assert_eq!(refused(&w, Refusal::HintUnmapped), 1);
     assert_eq!(refused(&w, Refusal::KhugepagedEmpty), 2);
+    // Memory that is to have no huge pages keeps its base pages.
+    let mut w = elastic(DAEMON, 128);
+    w.event(1, &mmap(BASE, HUGE, Prot::RW));
+    w.event(1, &Event::Madvise { addr: VirtAddr::new(BASE), len: HUGE, advice: Advice::Nohugepage });
+    w.store(1, BASE, 1).unwrap();
+    hint(&mut w, 1, BASE, HUGE, P2M);
+    assert!(tick(&mut w, 1).is_empty());
+    assert_eq!(refused(&w, Refusal::HintNotEligible), 1);
     // Nobody listens under another policy.
     let mut w = elastic("placement.frames = \"coala\"", 128);
     hint(&mut w, 1, BASE, HUGE, P2M);
