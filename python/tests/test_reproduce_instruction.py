@@ -9,9 +9,10 @@ from conftest import CHECKOUT
 
 from mmulab import engine, stopwatch
 from mmulab.reproduce.instruction import chain, everything, native_chain
-from mmulab.reproduce.instruction.experiments import PARTS, SERVERS
+from mmulab.reproduce.instruction.experiments import EVERYTHING, PARTS, SERVERS
 from mmulab.reproduce.instruction.setting import REAL
 from mmulab.reproduce.instruction.subjects import Shared
+from mmulab.reproduce.shared import in_turn
 from mmulab.reproduce.shared.cells import Store
 from mmulab.reproduce.shared.experiment import Session
 
@@ -26,10 +27,10 @@ def test_one_command_has_the_tables_of_all_experiments(tmp_path: Path, monkeypat
     source = tmp_path / "server.mmtx"
     source.write_text(Server(2, turns=1, calls=40).text())
     plan = everything.Plan(traces=(str(source),), timing=False, rounds=20, cores=(1,), machines=(REAL,))
-    found = everything.run(plan, Session(), PARTS)
+    found = EVERYTHING.run(plan, Session())
     assert {f"{part.name}.md" for part in PARTS} <= set(found.files)
     assert [part["experiment"] for part in found.data] == [part.name for part in PARTS]
-    alone = SERVERS.run(plan.part(SERVERS.plan), Session())
+    alone = SERVERS.run(in_turn.Step(SERVERS).plan(plan), Session())
     assert {name: found.tables[name] for name in alone.tables} == dict(alone.tables)
     assert {"chain", "residency", "sweep", "parallel"} <= set(found.tables)
 

@@ -10,7 +10,7 @@ from conftest import Cli
 
 from mmulab.result import Result
 from mmulab.study import lines, verdict
-from mmulab.study.code import FILES
+from mmulab.study.code import ON_REQUEST
 from mmulab.study.here import Here
 from mmulab.study.outcome import Outcome
 from mmulab.study.places import Region
@@ -149,7 +149,7 @@ def test_every_line_to_paste_has_a_source(cli: Cli, monkeypatch: pytest.MonkeyPa
         for go in (False, True):
             monkeypatch.setattr(lines, "is_go", lambda *_, go=go: go)
             how += lines.memory("linux-thp", {}, anon, result, {"tcmalloc::tcmalloc_internal::Span::Alloc()"})
-    how += [*lines.memory("hugetlb-2m", {}, anon, result), *lines.code({"program": "/usr/bin/node"}, FILES)]
+    how += [*lines.memory("hugetlb-2m", {}, anon, result), *lines.code({"program": "/usr/bin/node"}, ON_REQUEST)]
     without = [line for _, line in how if "mmulab" not in line and not lines.sources([("", line)])]
     assert without == []
     assert {source for _, source in lines.SOURCES} == {*lines.sources(how)}, "no source without a line"

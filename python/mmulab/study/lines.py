@@ -56,6 +56,8 @@ SOURCES = (
     ("GODEBUG=disablethp", "Go, package runtime, Environment Variables"),
     ("--use-largepages", "Node.js, command-line API"),
     ("huge=always", "Linux, filesystems/tmpfs.rst"),
+    ("HUGETLB_ELFMAP", "libhugetlbfs(7), HUGETLB_ELFMAP"),
+    ("--hugetlbfs-align", "libhugetlbfs, HOWTO"),
     ("max-page-size", "GNU ld(1), -z max-page-size"),
     ("separate-loadable-segments", "ld.lld(1)"),
 )
