@@ -24,9 +24,10 @@ $ mmulab reproduce forecast --probe probe-this-machine/probe.json --out docs/res
 ```
 
 **Time** of a kernel is what it takes once its data are ready and each page of them was read once
-([why, and which rows are older](forecast-causes.md#memory-that-the-host-gives-late)). Time of other programs is their
-time in user mode. *Ratio* is modelled over timed. **Saved** is what 2 MB pages save of it, with the 95 % interval of
-the stopwatch's pairs; *told* is the difference of two modelled runs. No constant is fitted to these programs.
+([why](forecast-causes.md#memory-that-the-host-gives-late); some rows are [older](forecast-causes.md#page-by-page)).
+Time of other programs is their time in user mode. *Ratio* is modelled over timed. **Saved** is what 2 MB pages save of
+it, with the 95 % interval of the stopwatch's pairs; *told* is the difference of two modelled runs. No constant is
+fitted to these programs.
 
 Timing alternates until the interval is narrower than 3 points (*ended by* interval), or all pairs are done (pairs), or
 the time for a program is over (seconds). A last table has other page sizes for some programs: 64 KB pages, and code on
