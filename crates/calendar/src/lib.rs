@@ -11,7 +11,7 @@
 //! B asks for  25     |         |         |    |--- B ---|    |
 //! C asks for  5      |    |--- C ---|    |         |         |      C begins before B
 //! D asks for  5      |         |--- D ---|         |         |      A and C are busy until 10
-//! busy               1    2    2         1    1    1    1
+//! busy               1    2    2    1    0    1    1    0
 //! ```
 //!
 //! Jobs take their turn in the order in which they ask: who asks later gets what is left.
@@ -42,7 +42,7 @@ impl Calendar {
     }
 
     /// The first cycle at `earliest` or later from which on a unit is free for `cycles`; it is busy for these then.
-    /// Of a job of more than 65,536 cycles, the first so many count.
+    /// A job of more than 65,536 cycles counts as one of 65,536.
     #[inline]
     pub fn take(&mut self, earliest: u64, cycles: u64) -> u64 {
         if earliest < self.from || cycles == 0 {
@@ -66,7 +66,7 @@ impl Calendar {
         }
     }
 
-    /// The first cycle from `start` on that begins so many cycles with a free unit in each.
+    /// The first cycle from `start` on at which a unit is free for `cycles`.
     fn search(&self, mut start: u64, cycles: u64) -> u64 {
         while start < self.free {
             match self.last_full(start, (start + cycles).min(self.free)) {
@@ -81,15 +81,11 @@ impl Calendar {
     fn last_full(&self, from: u64, to: u64) -> Option<u64> {
         let (first, last) = (place(from), place(to));
         let in_part = |part: &[u16]| {
-            let chunks = part.rchunks(TOGETHER).enumerate();
+            // A chunk without a full cycle is passed over by vector instructions, which know no early end.
             let full = |chunk: &[u16]| chunk.iter().fold(false, |any, &count| any | (count >= self.units));
-            chunks
-                .filter(|(_, chunk)| full(chunk))
-                .map(|(n, chunk)| {
-                    let within = chunk.iter().rposition(|&count| count >= self.units).unwrap_or(0);
-                    part.len() - n * TOGETHER - chunk.len() + within
-                })
-                .next()
+            let (n, chunk) = part.rchunks(TOGETHER).enumerate().find(|(_, chunk)| full(chunk))?;
+            let within = chunk.iter().rposition(|&count| count >= self.units)?;
+            Some(part.len() - n * TOGETHER - chunk.len() + within)
         };
         if first < last {
             return in_part(&self.busy[first..last]).map(|at| from + at as u64);

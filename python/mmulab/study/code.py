@@ -24,7 +24,7 @@ KHUGEPAGED, TMPFS, POOL = "linux-code-khugepaged", "linux-code-tmpfs", "linux-co
 WHOLE = (KHUGEPAGED, TMPFS, POOL)
 # Files that are read in blocks of 64 KB, which sixteen entries map as one page.
 FOLIOS = "linux-code-folios-contpte"
-# A study has them on request (`--code`), for they add to its time what so many more policies do.
+# A study has them on request (`--code`): each takes the time of one more policy.
 ON_REQUEST = (*WHOLE, FOLIOS)
 # What the relinked program is linked with.
 LINKED: dict[str, Any] = {"image": {"max_page_size": "2M", "linker": "gnu-separate-code"}}

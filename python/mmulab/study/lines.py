@@ -186,7 +186,7 @@ def _has_go_magic(file: Path) -> bool:
 def _from_pool(command: str, mapped: Sequence[Region]) -> list[str]:
     """How a program gets pages out of the hugetlb pool, which are set aside first."""
     pages = -(-sum(r.resident.get("hugetlb-2m", 0) for r in mapped) // (2 << 20))
-    found = [f"echo {max(1, pages)} | sudo tee /proc/sys/vm/nr_hugepages     # sets the pages aside"]
+    found = [f"echo {max(1, pages)} | sudo tee {_POOL}     # sets the pages aside"]
     if _is_malloced(mapped):
         for value, what in ((2, "malloc takes them (glibc 2.35 and later)"), (1, "or asks for transparent ones")):
             found.append(f"GLIBC_TUNABLES=glibc.malloc.hugetlb={value} {command}     # {what}")

@@ -127,19 +127,17 @@ def _code(outcome: Outcome) -> Step | None:
     """Larger pages for code, where they save."""
     if code.REMAP not in outcome.policies:
         return None
-    saved = {m: saved_on(outcome, m, code.REMAP) for m in outcome.machines}
+    saved = _saved_of(outcome, code.REMAP)
     linked = _saved_linked(outcome, code.RELINKED)
     moves = any(map(_is_worth, saved.values()))
     bounds = max(_bounds(found) for found in (saved, linked) if found)
     if not any(map(_is_worth, [*saved.values(), *linked.values()])):
         return _folios(outcome)
-    found = outcome.code[next(iter(outcome.machines))]
-    files = " and ".join(name for name, _ in found.files[:NAMED])
+    files, where = _where_code(outcome)
     rows = [("saves", _range(outcome, saved))] if moves else []
     if linked:
         rows.append(("saves" if not rows else "linked", f"{_range(outcome, linked)}, if it is linked at 2 MB"))
-    rows.append(("memory", _extra(*_resident(outcome, code.REMAP))))
-    rows.append(("where", f"{show_percent(found.share)} of stalls for translations are for code: {found.named}"))
+    rows += [("memory", _extra(*_resident(outcome, code.REMAP))), ("where", where)]
     do = f"{'Move' if moves else 'Link anew, and move,'} the code of {files} onto 2 MB pages ({code.REMAP})."
     rows.append(("kernel", lines.about_code(any(c.needs_linking for c in outcome.code.values()))))
     others = [policy for policy in code.ON_REQUEST if policy in outcome.policies]
@@ -150,6 +148,13 @@ def _code(outcome: Outcome) -> Step | None:
     return Step(do, bounds, tuple(rows), tuple(lines.code(outcome.trace, others)))
 
 
+def _where_code(outcome: Outcome) -> tuple[str, str]:
+    """The files of code that cost most on the first machine, and their share of the cost."""
+    found = outcome.code[next(iter(outcome.machines))]
+    files = " and ".join(name for name, _ in found.files[:NAMED])
+    return files, f"{show_percent(found.share)} of stalls for translations are for code: {found.named}"
+
+
 def _folios(outcome: Outcome) -> Step | None:
     """Blocks of 64 KB for code that holds no whole 2 MB, where they save."""
     if code.FOLIOS not in outcome.policies:
@@ -157,12 +162,11 @@ def _folios(outcome: Outcome) -> Step | None:
     saved = _saved_of(outcome, code.FOLIOS)
     if not any(map(_is_worth, saved.values())):
         return None
-    found = outcome.code[next(iter(outcome.machines))]
-    files = " and ".join(name for name, _ in found.files[:NAMED])
+    files, where = _where_code(outcome)
     rows = [
         ("saves", _range(outcome, saved)),
         ("memory", _extra(*_resident(outcome, code.FOLIOS))),
-        ("where", f"{show_percent(found.share)} of stalls for translations are for code: {found.named}"),
+        ("where", where),
         ("kernel", lines.about_folios()),
     ]
     do = f"Run {files} on a kernel that reads code in blocks of 64 KB ({code.FOLIOS})."
@@ -219,7 +223,7 @@ def _chosen(outcome: Outcome, policies: Sequence[str]) -> tuple[str, Saved] | No
     if not chosen:
         return None
     policy = chosen.most_common(1)[0][0]
-    return policy, {m: saved_on(outcome, m, policy) for m in outcome.machines}
+    return policy, _saved_of(outcome, policy)
 
 
 def saved_on(outcome: Outcome, machine: str, policy: str) -> tuple[float, float]:
