@@ -39,7 +39,9 @@ mispredict_cycles = 10
 forward_cycles = {forward_cycles}
 bump_cycles = {bump_cycles}
 predictor = "perfect"
+moves_share_registers = {moves_share_registers}
 {targets}
+{fusion}
 [core.timing.units]
 int = {int}
 mul = 1
@@ -100,6 +102,7 @@ ROOMY = {
     "spread": [], "second": None,
     # Branch target buffers, and cycles of decoding; None for all targets known.
     "branch_targets": None,
+    "moves_share_registers": False, "fusion": None,
 }  # fmt: skip
 
 
@@ -134,7 +137,10 @@ def machine_text(shape: Json) -> str:
         lines, cycles = shape["second"]
         second = f'[[cache]]\nname = "L2"\nsize = "{64 * lines}"\nways = {lines}\ncycles = {cycles}'
     targets = f"branch_targets = {toml_value(shape['branch_targets'])}" if shape["branch_targets"] else ""
-    return MACHINE.format(**{**shape, "latencies": latencies, "second": second, "targets": targets})
+    fusion = f"fusion = {toml_value(shape['fusion'])}" if shape["fusion"] else ""
+    moves = toml_value(shape["moves_share_registers"])
+    of = {"latencies": latencies, "second": second, "targets": targets, "fusion": fusion}
+    return MACHINE.format(**{**shape, **of, "moves_share_registers": moves})
 
 
 def both(tmp_path: Path, shape: Json, blocks: list[tuple[list[Inst], list[int]]]) -> tuple[Json, Core]:
@@ -173,6 +179,11 @@ def random_program(random: Random) -> list[tuple[list[Inst], list[int]]]:
             insts.append(inst)
         if random.random() < 0.5:
             insts.append(Inst(random.choice(["jump", "conditional"]), some(1)))
+        elif random.random() < 0.5:
+            insts += [Inst("int", some(1), ["flags", *random.choice([[], ["i1"]])]), Inst("conditional", ["flags"])]
+            if random.random() < 0.3:
+                insts[-2].ops.append((random.random() < 0.2, 8))
+                addresses.append(DATA + random.randrange(2) * 4096)
         blocks.append((insts, addresses))
     # Some come again, and their branches are known or not.
     return blocks + [random.choice(blocks) for _ in range(random.choice([0, 10]))]
@@ -219,8 +230,10 @@ def random_shape(random: Random) -> Json:
     buffer = {"entries": random.choice([1, 2, 8]), "ways": 1, "bubbles": random.randint(0, 3)}
     targets = {"buffers": [buffer, {"entries": 8, "ways": random.choice([2, 8]), "bubbles": 3}], "decode_cycles": 9}
     lines = random.choice([4, 16, 64])
+    fusion = {"arithmetic": random.random() < 0.5, "memory": random.random() < 0.5}
     return {
-        **ROOMY, **few, "branch_targets": random.choice([None, targets]),
+        **ROOMY, **few, "branch_targets": random.choice([None, targets]), "fusion": random.choice([None, fusion]),
+        "moves_share_registers": random.random() < 0.5,
         **{key: random.choice([1, 2, 4, 16, 64]) for key in queues},
         "forward_cycles": random.randint(0, 7), "bump_cycles": random.randint(0, 2), "itlb": random.choice([1, 4]),
         "stream_distance": random.choice([0, 1, 4, 64]), "strides": random.choice([0, 1, 3, 64]),
@@ -276,6 +289,8 @@ def test_a_conditional_branch_that_no_buffer_has_is_mispredicted_where_it_is_tak
     assert (timing["mispredicted"], timing.get("unknown_targets", 0)) == (1, 0)
 
 
+COMPARE, ADD = Inst("int", ["i3"], ["flags"]), Inst("int", ["i3"], ["flags", "i3"])
+IF = Inst("conditional", ["flags"])
 LOAD = Inst("move", results=["i1"], ops=[(False, 8)])
 CHASE = Inst("move", results=["i0"], address=["i0"], ops=[(False, 8)])
 
@@ -321,6 +336,51 @@ def test_a_store_does_not_stall_until_its_queue_is_full(tmp_path: Path) -> None:
     assert cycles(tmp_path, [store] * 3, lines) == FIRST
     # One entry: each store is dispatched when the line of the one before it is there, and its own line takes a miss.
     assert cycles(tmp_path, [store] * 3, lines, stores=1) >= FIRST + 2 * MISS
+
+
+def test_a_branch_that_is_fused_takes_no_place(tmp_path: Path) -> None:
+    """A second load is in flight beside the first if a compare and a branch between them leave it a place."""
+    both_kinds = {"arithmetic": True, "memory": True}
+    two: tuple[list[Inst], list[int]] = ([LOAD, ADD, IF], FAR[:1]), ([LOAD], FAR[1:2])
+
+    def took(window: int, fusion: Json | None) -> int:
+        shape = {**ROOMY, "window": window, "fusion": fusion}
+        return int(both(tmp_path, shape, [([Inst("serial")], []), *two])[0]["timing"]["cycles"])
+
+    assert took(4, None) == took(3, both_kinds) < took(3, None)
+    assert took(3, {"arithmetic": False, "memory": True}) == took(3, None)
+
+
+def test_only_what_the_rule_names_is_fused(tmp_path: Path) -> None:
+    """A branch that is not fused needs a unit, and there is one."""
+    reads = Inst("int", ["i3"], ["flags"], ops=[(False, 8)])
+    carries = Inst("int", ["i3", "flags"], ["flags"])
+
+    def pairs(first: Inst, arithmetic: bool, memory: bool) -> int:
+        shape = {**ROOMY, "int": 1, "load": 4, "fusion": {"arithmetic": arithmetic, "memory": memory}}
+        block: tuple[list[Inst], list[int]] = ([first, IF], [FAR[0]] * len(first.ops))
+        warm: tuple[list[Inst], list[int]] = ([LOAD, Inst("serial")], [FAR[0]])
+        return int(both(tmp_path, shape, [warm, *[block] * 4, warm])[0]["timing"]["cycles"])
+
+    fast = pairs(COMPARE, arithmetic=False, memory=False)
+    assert pairs(COMPARE, arithmetic=True, memory=True) == fast
+    assert pairs(ADD, arithmetic=True, memory=False) == fast < pairs(ADD, arithmetic=False, memory=True)
+    assert pairs(reads, arithmetic=False, memory=True) < pairs(reads, arithmetic=True, memory=False)
+    assert pairs(carries, arithmetic=True, memory=True) > fast
+
+
+def test_a_move_that_shares_a_register_takes_none(tmp_path: Path) -> None:
+    """With one register, moves retire one by one, or do not wait for each other."""
+    move, load = Inst("move", ["i0"], ["i1"]), Inst("move", results=["i2"], ops=[(False, 8)])
+
+    def took(insts: list[Inst], shares: bool) -> int:
+        shape = {**ROOMY, "int_registers": 1, "moves_share_registers": shares}
+        addresses = [FAR[0]] * sum(len(inst.ops) for inst in insts)
+        return int(both(tmp_path, shape, [([Inst("serial")], []), (insts, addresses)])[0]["timing"]["cycles"])
+
+    assert took([move] * 8, True) < took([move] * 8, False)
+    # A load writes a register of its own either way.
+    assert took([load] * 4, True) == took([load] * 4, False)
 
 
 def test_a_small_window_lets_walks_overlap_no_more(tmp_path: Path) -> None:

@@ -182,7 +182,9 @@ fn class(i: &Instruction, sources: &Regs, results: &Regs) -> Class {
         .any(|op| !reg(i.op_register(op)).is_int() && reg(i.op_register(op)).is_some());
     let x87 = i.code().fpu_or(Code::Fnop);
     if !vector && !x87 {
-        return Class::Int;
+        // Renaming makes a zero: `xor eax, eax`.
+        let zeroes = matches!(i.mnemonic(), M::Xor | M::Sub) && sources.as_slice().is_empty() && !has_memory;
+        return if zeroes { Class::Move } else { Class::Int };
     }
     // Registers of both files: the value crosses from one to the other.
     let crosses = sources.as_slice().iter().chain(results.as_slice()).any(|r| r.is_int())
@@ -293,7 +295,10 @@ mod tests {
         let cmov = one(&[0x48, 0x0f, 0x44, 0xc3]);
         assert!(cmov.sources.contains(RAX) && cmov.sources.contains(RBX) && cmov.sources.contains(Reg::FLAGS));
         // xor eax, eax
-        assert_eq!(one(&[0x31, 0xc0]).sources, Regs::default());
+        let xor = one(&[0x31, 0xc0]);
+        assert_eq!((xor.class, xor.sources, xor.results), (Class::Move, Regs::default(), regs([RAX, Reg::FLAGS])));
+        // xor eax, ebx
+        assert_eq!(one(&[0x31, 0xd8]).class, Class::Int);
         // pxor xmm1, xmm1
         let pxor = one(&[0x66, 0x0f, 0xef, 0xc9]);
         assert_eq!((pxor.class, pxor.sources, pxor.results), (Class::Move, Regs::default(), regs([Reg::vector(1)])));

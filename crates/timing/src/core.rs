@@ -3,7 +3,7 @@
 use crate::{
     Stack, TimingDesc, Wait,
     branches::Branches,
-    desc::Predictor,
+    desc::{Fusion, Predictor},
     ring::{InOrder, Ring},
     slots::Slots,
     stores::Stores,
@@ -79,6 +79,40 @@ struct Step {
     /// Registers of each file that it writes.
     ints: u8,
     vectors: u8,
+    /// Whether it moves a register to another one.
+    moves: bool,
+    /// Whether it may be fused with the instruction before it.
+    pair: Pair,
+}
+
+/// Whether a conditional branch may be fused with the compare before it, and what that does beside setting flags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pair {
+    No,
+    Compare { writes: bool, accesses: bool },
+}
+
+impl Pair {
+    /// `second` right behind `first`.
+    fn of(first: &Step, second: &Inst) -> Self {
+        let Inst { class, sources, results, .. } = &first.inst;
+        let sets_flags = *class == Class::Int && results.contains(Reg::FLAGS) && !sources.contains(Reg::FLAGS);
+        let reads_flags = second.branch == Branch::Conditional && second.sources.contains(Reg::FLAGS);
+        if !sets_flags || !reads_flags || first.stores() > 0 {
+            return Self::No;
+        }
+        Self::Compare { writes: first.ints > 0, accesses: first.loads > 0 }
+    }
+
+    #[inline(always)]
+    fn is_fused(self, rule: Option<Fusion>) -> bool {
+        match (self, rule) {
+            (Self::Compare { writes, accesses }, Some(rule)) => {
+                (rule.arithmetic || !writes) && (rule.memory || !accesses)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Step {
@@ -88,7 +122,8 @@ impl Step {
         let ints = written().filter(|reg| reg.is_int()).count() as u8;
         let vectors = written().filter(|reg| reg.is_vector()).count() as u8;
         let has_address = !inst.bumped.as_slice().is_empty();
-        Self { inst, ops: 0, loads: 0, has_address, ints, vectors }
+        let moves = inst.class == Class::Move && !inst.sources.as_slice().is_empty();
+        Self { inst, ops: 0, loads: 0, has_address, ints, vectors, moves, pair: Pair::No }
     }
 
     /// How many stores it makes.
@@ -120,7 +155,11 @@ impl Block {
             step.ops += 1;
             step.loads += u16::from(!store);
             step.has_address = true;
+            step.moves = false;
             ops.push(Op { store, bytes });
+        }
+        for second in 1..steps.len() {
+            steps[second].pair = Pair::of(&steps[second - 1], &steps[second].inst);
         }
         Self { steps: steps.into(), ops: ops.into(), bytes }
     }
@@ -300,6 +339,11 @@ impl Core {
         self.fetch(start, block.steps.len() as u64, memory)?;
         let mut ops = block.ops.iter();
         for (index, step) in block.steps.iter().enumerate() {
+            if step.pair.is_fused(self.desc.fusion) {
+                // The compare before it has its place, its unit and its time.
+                self.pending = Some(Pending { kind: step.inst.branch, next: 0, done: self.ready[Reg::FLAGS.index()] });
+                continue;
+            }
             let (dispatched, waited) = self.dispatch(step);
             if index == 0 {
                 self.fetch_queue.take(dispatched);
@@ -396,10 +440,10 @@ impl Core {
         if step.loads > 0 {
             earliest = earliest.max(self.load_queue.available());
         }
-        if step.ints > 0 {
+        if self.taken(step, step.ints) > 0 {
             earliest = earliest.max(self.int_registers.available());
         }
-        if step.vectors > 0 {
+        if self.taken(step, step.vectors) > 0 {
             earliest = earliest.max(self.vector_registers.available());
         }
         if inst.class == Class::Serial {
@@ -467,10 +511,10 @@ impl Core {
         if inst.class == Class::Serial {
             self.floor = self.floor.max(retired);
         }
-        for _ in 0..step.ints {
+        for _ in 0..self.taken(step, step.ints) {
             self.int_registers.take(retired);
         }
-        for _ in 0..step.vectors {
+        for _ in 0..self.taken(step, step.vectors) {
             self.vector_registers.take(retired);
         }
         for _ in 0..step.loads {
@@ -484,6 +528,12 @@ impl Core {
             }
         }
         Ok(made.trapped)
+    }
+
+    /// How many registers an instruction takes that writes `written`: a move may share the register that it copies.
+    #[inline(always)]
+    fn taken(&self, step: &Step, written: u8) -> u8 {
+        if step.moves && self.desc.moves_share_registers { 0 } else { written }
     }
 
     /// When the last of these registers is ready, at `begin` at the earliest.

@@ -30,6 +30,13 @@ pub struct TimingDesc {
     /// Vector registers for renaming: results not retired. Range 1..=65536.
     #[schemars(range(min = 1, max = 65536))]
     pub vector_registers: u32,
+    /// Whether a move between registers takes no register for renaming: it shares that of what it copies. Default:
+    /// false.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub moves_share_registers: bool,
+    /// Which compares are one operation with the conditional branch behind them. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Fusion>,
     /// Blocks of code that are fetched ahead of dispatch. Range 1..=65536.
     #[schemars(range(min = 1, max = 65536))]
     pub fetch_ahead: u32,
@@ -64,6 +71,17 @@ pub struct TimingDesc {
     /// Keys of this table that no source states, each with the reason for the value.
     #[serde(default)]
     pub assumed: BTreeMap<String, String>,
+}
+
+/// Fusion of an instruction that sets flags with a conditional branch right behind it. Both take one place in the
+/// reorder buffer, one unit, and the time of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fusion {
+    /// Also instructions that write a register beside the flags, such as additions; else compares and tests alone.
+    pub arithmetic: bool,
+    /// Also instructions that load from memory.
+    pub memory: bool,
 }
 
 /// How branches are predicted.

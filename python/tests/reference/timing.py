@@ -53,6 +53,18 @@ def is_vector(reg: str) -> bool:
     return reg[0] in "vks"
 
 
+def fused(first: Inst, second: Inst, rule: Json | None) -> bool:
+    """Whether a branch is one operation with the instruction before it."""
+    if rule is None or (second.cls, "flags" in second.sources) != ("conditional", True):
+        return False
+    if first.cls != "int" or "flags" not in first.results or "flags" in first.sources:
+        return False
+    writes = any(is_int(reg) for reg in first.results + first.bumped)
+    if any(store for store, _ in first.ops):
+        return False
+    return (rule["arithmetic"] or not writes) and (rule["memory"] or not first.ops)
+
+
 class Caches:
     """One cache level of true LRU before memory, or two."""
 
@@ -368,6 +380,9 @@ class Core:
         self.delivered = max(self.delivered, there)
         accesses = iter(seen[1:])
         for index, inst in enumerate(insts):
+            if index and fused(insts[index - 1], inst, desc["fusion"]):
+                self.branch = (inst.cls, self.code + BLOCK, self.ready["flags"])
+                continue
             loads = [op for op in inst.ops if not op[0]]
             stores = [op for op in inst.ops if op[0]]
             earliest = max(self.delivered, self.floor)
@@ -380,7 +395,7 @@ class Core:
                 earliest = max(earliest, waits(self.loads, desc["loads"]))
             if stores:
                 earliest = max(earliest, waits(self.drains, desc["stores"]))
-            for reg in inst.results + inst.bumped:
+            for reg in self.written(inst):
                 if is_int(reg):
                     earliest = max(earliest, waits(self.writes[True], desc["int_registers"]))
                 elif is_vector(reg):
@@ -392,6 +407,11 @@ class Core:
             if index == 0:
                 self.blocks.append(dispatched)
             self.one(inst, dispatched, accesses)
+
+    def written(self, inst: Inst) -> list[str]:
+        """The registers that it takes new ones for."""
+        moves = inst.cls == "move" and inst.sources and not inst.ops
+        return [] if moves and self.desc["moves_share_registers"] else inst.results + inst.bumped
 
     def one(self, inst: Inst, dispatched: int, accesses: Any) -> None:
         """What follows the dispatch of an instruction."""
@@ -440,7 +460,7 @@ class Core:
         self.retired.append(retired)
         if inst.cls == "serial":
             self.floor = max(self.floor, retired)
-        for reg in inst.results + inst.bumped:
+        for reg in self.written(inst):
             if is_int(reg) or is_vector(reg):
                 self.writes[is_int(reg)].append(retired)
         self.loads += [retired] * sum(not store for store, _ in inst.ops)

@@ -22,10 +22,8 @@ pub(super) fn window(curve: &Curve) -> Figure {
         name: "window".into(),
         unit: "instructions",
         curve,
-        note:
-            "instructions between two loads of memory that still run at once; half of them adds of general registers, \
-               half of vector registers"
-                .into(),
+        note: "instructions between two loads of memory that still run at once: additions, loads, stores and branches"
+            .into(),
         missing: "loads of memory ran at once, or did not, at all distances that were tried".into(),
     };
     figure(wanted, &|take| harmonic(curve, take).map(|size| (size, None)))

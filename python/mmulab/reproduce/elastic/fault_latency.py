@@ -74,6 +74,10 @@ WAYS = (
     Way("2M, cleared ahead", "2M", 2 * M, AHEAD),
     Way("2M, all cleared ahead", "2M", 2 * M, AHEAD, NEVER_LATE),
     Way("32M, all cleared ahead", "32M", 32 * M, AHEAD, (*_FROM_32M, *NEVER_LATE)),
+    Way("2M, HawkEye", "2M", 2 * M, "hawkeye"),
+    Way("4K, CA paging", "4K", 4 * K, "ca-paging", ("policy.fault.sizes=[]",)),
+    Way("2M, CA paging", "2M", 2 * M, "ca-paging"),
+    Way("1G, Trident", "1G", GIB, "trident"),
 )
 
 
@@ -100,6 +104,11 @@ class Plan:
     def bytes(self) -> int:
         """The mapping."""
         return (4 if self.quick else self.gib) * GIB
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """Those whose pages fit: a mapping of two pages has an aligned one inside it, wherever it begins."""
+        return tuple(way for way in WAYS if 2 * way.page <= self.bytes)
 
     def trace(self, way: Way) -> str:
         """What is run: each page is touched at most once."""
@@ -256,9 +265,9 @@ def run(plan: Plan, store: Store) -> Outcome:
     kept: dict[str, Figures] = {}
     complete = True
     try:
-        store.run([plan.cell(way) for way in WAYS], kept)
+        store.run([plan.cell(way) for way in plan.ways], kept)
     except Stopped:
         complete = False
     machine = engine.resolve(plan.cell(WAYS[0]).job)["machine"]
-    rows = tuple(Row(way, kept[way.name]) for way in WAYS if way.name in kept)
+    rows = tuple(Row(way, kept[way.name]) for way in plan.ways if way.name in kept)
     return Outcome(plan, rows, machine["costs"], float(machine["core"]["frequency_mhz"]), complete)
