@@ -563,15 +563,21 @@ def test_a_second_level_has_the_ways_that_a_neighbour_on_the_core_leaves(
 
 @pytest.mark.usefixtures("unfitted")
 @pytest.mark.parametrize(
-    ("admits", "confidence", "fresh"),
-    [(0.456, "medium", {"admits": 0.456, "retention_cycles": 17_000_000}), (0.97, "high", None), (0.4, "low", None)],
+    ("admits", "confidence", "others", "fresh"),
+    [
+        (0.456, "medium", 17e6, {"admits": 0.456, "retention_cycles": 17_000_000}),
+        (0.97, "high", 17e6, None),
+        (0.97, "high", 50e6, {"admits": 0.97, "retention_cycles": 17_000_000}),
+        (0.4, "low", 50e6, None),
+    ],
 )
-def test_a_third_level_that_keeps_few_lines_from_memory_is_described_so(
-    shared: Json, tmp_path: Path, admits: float, confidence: str, fresh: Json | None
+def test_a_third_level_is_described_that_keeps_few_lines_from_memory_or_not_for_long(
+    shared: Json, tmp_path: Path, admits: float, confidence: str, others: float, fresh: Json | None
 ) -> None:
     third = _with(
         shared,
         tmp_path / "m.toml",
+        {"name": "l3_retention_cycles", "value": others, "confidence": "medium"},
         {"name": "l3_fresh_admits", "value": admits, "confidence": confidence},
         {"name": "l3_fresh_retention_cycles", "value": 17e6, "confidence": "low"},
     )["L3"]

@@ -469,12 +469,15 @@ def _left(caches: list[Table], figures: dict[str, Json]) -> None:
 
 def _fresh(caches: list[Table], figures: dict[str, Json]) -> None:
     """What the last level does with lines from memory, if it treats them unlike the others."""
-    last, admits = caches[-1], _reliable(figures, "l3_fresh_admits")
-    if admits is None or not last.table.get("victim") or admits["value"] >= LIKE_NEW:
+    last, admits, stays = caches[-1], _reliable(figures, "l3_fresh_admits"), _retention(figures, "l3_fresh")
+    if admits is None or not last.table.get("victim"):
+        return
+    others = last.table.get("retention_cycles")
+    go_sooner = stays is not None and (others is None or stays["value"] < others * LIKE_NEW)
+    if admits["value"] >= LIKE_NEW and not go_sooner:
         return
     fresh: Json = {"admits": round(admits["value"], 3)}
     why = _why(admits)
-    stays = _retention(figures, "l3_fresh")
     if stays is not None:
         fresh["retention_cycles"] = _within(STAYS, round(stays["value"]))
         why = f"{why}; {_why(stays)}"
