@@ -46,9 +46,9 @@ fn follow<const EIGHTS: usize>(heads: &mut [*const usize; 2], steps: u64) {
 #[repr(align(128))]
 struct Lines([u64; 16]);
 
-/// Eights of instructions that wait for no load of memory, as a program has them: two additions, two of vectors, two
-/// loads, a store, and a branch that is not taken. Of one kind alone, less than a window is in flight. It needs a
-/// register for renaming, flags, or an entry of a queue, and these are fewer.
+/// Eights of instructions that wait for no load of memory: two additions, two of vectors, two loads, a store, and a
+/// branch that is not taken. Instructions of one kind alone fill less than a window: registers for renaming, flags and
+/// queues are fewer.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn fill<const EIGHTS: usize>(lines: &mut Lines) {
