@@ -184,6 +184,11 @@ def random_program(random: Random) -> list[tuple[list[Inst], list[int]]]:
             if random.random() < 0.3:
                 insts[-2].ops.append((random.random() < 0.2, 8))
                 addresses.append(DATA + random.randrange(2) * 4096)
+            elif random.random() < 0.2:
+                # The branch does something else, too.
+                insts[-1].results = ["i0"]
+                insts[-1].ops.append((False, 8))
+                addresses.append(DATA)
         blocks.append((insts, addresses))
     # Some come again, and their branches are known or not.
     return blocks + [random.choice(blocks) for _ in range(random.choice([0, 10]))]

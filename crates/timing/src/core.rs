@@ -3,7 +3,7 @@
 use crate::{
     Stack, TimingDesc, Wait,
     branches::Branches,
-    desc::{Fusion, Predictor},
+    desc::{Fusion, Predictor, Renaming},
     ring::{InOrder, Ring},
     slots::Slots,
     stores::Stores,
@@ -76,43 +76,11 @@ struct Step {
     loads: u16,
     /// Whether it has an address: for accesses, or for a register that is changed by it.
     has_address: bool,
-    /// Registers of each file that it writes.
+    /// Registers of each file that it takes for what it writes.
     ints: u8,
     vectors: u8,
-    /// Whether it moves a register to another one.
-    moves: bool,
-    /// Whether it may be fused with the instruction before it.
-    pair: Pair,
-}
-
-/// Whether a conditional branch may be fused with the compare before it, and what that does beside setting flags.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Pair {
-    No,
-    Compare { writes: bool, accesses: bool },
-}
-
-impl Pair {
-    /// `second` right behind `first`.
-    fn of(first: &Step, second: &Inst) -> Self {
-        let Inst { class, sources, results, .. } = &first.inst;
-        let sets_flags = *class == Class::Int && results.contains(Reg::FLAGS) && !sources.contains(Reg::FLAGS);
-        let reads_flags = second.branch == Branch::Conditional && second.sources.contains(Reg::FLAGS);
-        if !sets_flags || !reads_flags || first.stores() > 0 {
-            return Self::No;
-        }
-        Self::Compare { writes: first.ints > 0, accesses: first.loads > 0 }
-    }
-
-    #[inline(always)]
-    fn is_fused(self, rule: Option<Fusion>) -> bool {
-        match (self, rule) {
-            (Self::Compare { writes, accesses }, Some(rule)) => {
-                (rule.arithmetic || !writes) && (rule.memory || !accesses)
-            }
-            _ => false,
-        }
-    }
+    /// Whether it is a branch that is one operation with the instruction before it.
+    is_fused: bool,
 }
 
 impl Step {
@@ -122,14 +90,28 @@ impl Step {
         let ints = written().filter(|reg| reg.is_int()).count() as u8;
         let vectors = written().filter(|reg| reg.is_vector()).count() as u8;
         let has_address = !inst.bumped.as_slice().is_empty();
-        let moves = inst.class == Class::Move && !inst.sources.as_slice().is_empty();
-        Self { inst, ops: 0, loads: 0, has_address, ints, vectors, moves, pair: Pair::No }
+        Self { inst, ops: 0, loads: 0, has_address, ints, vectors, is_fused: false }
     }
 
     /// How many stores it makes.
     #[inline(always)]
     fn stores(&self) -> u16 {
         self.ops - self.loads
+    }
+
+    /// Whether it only moves registers to others.
+    fn moves(&self) -> bool {
+        self.inst.class == Class::Move && self.ops == 0 && !self.inst.sources.as_slice().is_empty()
+    }
+
+    /// Whether it is a compare by this rule, and `next`, right behind it, a branch that does nothing but look at flags.
+    fn fuses(&self, next: &Self, rule: Fusion) -> bool {
+        let Inst { class, sources, results, .. } = &self.inst;
+        let sets_flags = *class == Class::Int && results.contains(Reg::FLAGS) && !sources.contains(Reg::FLAGS);
+        let is_branch = next.inst.branch == Branch::Conditional && next.inst.sources.contains(Reg::FLAGS);
+        let does_more = next.ops > 0 || next.ints > 0 || next.vectors > 0;
+        let allowed = (rule.arithmetic || self.ints == 0) && (rule.memory || self.loads == 0) && self.stores() == 0;
+        sets_flags && is_branch && !does_more && allowed
     }
 }
 
@@ -144,8 +126,14 @@ pub struct Block {
 
 impl Block {
     /// A block of `insts`, `bytes` long, that makes `accesses` in order: each by instruction, whether it stores, and
-    /// its bytes. An access of an instruction before that of the access before it counts as the latter's.
-    pub fn new(insts: &[Inst], bytes: u64, accesses: impl Iterator<Item = (u16, bool, u64)>) -> Self {
+    /// its bytes. An access of an instruction before that of the access before it counts as the latter's. `renaming`:
+    /// of the core that runs it.
+    pub fn new(
+        renaming: Renaming,
+        insts: &[Inst],
+        bytes: u64,
+        accesses: impl Iterator<Item = (u16, bool, u64)>,
+    ) -> Self {
         let mut steps: Vec<_> = insts.iter().map(|&inst| Step::new(inst)).collect();
         let mut ops = Vec::new();
         let mut at = 0;
@@ -155,11 +143,17 @@ impl Block {
             step.ops += 1;
             step.loads += u16::from(!store);
             step.has_address = true;
-            step.moves = false;
             ops.push(Op { store, bytes });
         }
-        for second in 1..steps.len() {
-            steps[second].pair = Pair::of(&steps[second - 1], &steps[second].inst);
+        if let Some(rule) = renaming.fusion {
+            for at in 1..steps.len() {
+                steps[at].is_fused = steps[at - 1].fuses(&steps[at], rule);
+            }
+        }
+        if renaming.moves_share_registers {
+            for step in steps.iter_mut().filter(|step| step.moves()) {
+                (step.ints, step.vectors) = (0, 0);
+            }
         }
         Self { steps: steps.into(), ops: ops.into(), bytes }
     }
@@ -339,7 +333,7 @@ impl Core {
         self.fetch(start, block.steps.len() as u64, memory)?;
         let mut ops = block.ops.iter();
         for (index, step) in block.steps.iter().enumerate() {
-            if step.pair.is_fused(self.desc.fusion) {
+            if step.is_fused {
                 // The compare before it has its place, its unit and its time.
                 self.pending = Some(Pending { kind: step.inst.branch, next: 0, done: self.ready[Reg::FLAGS.index()] });
                 continue;
@@ -440,10 +434,10 @@ impl Core {
         if step.loads > 0 {
             earliest = earliest.max(self.load_queue.available());
         }
-        if self.taken(step, step.ints) > 0 {
+        if step.ints > 0 {
             earliest = earliest.max(self.int_registers.available());
         }
-        if self.taken(step, step.vectors) > 0 {
+        if step.vectors > 0 {
             earliest = earliest.max(self.vector_registers.available());
         }
         if inst.class == Class::Serial {
@@ -511,10 +505,10 @@ impl Core {
         if inst.class == Class::Serial {
             self.floor = self.floor.max(retired);
         }
-        for _ in 0..self.taken(step, step.ints) {
+        for _ in 0..step.ints {
             self.int_registers.take(retired);
         }
-        for _ in 0..self.taken(step, step.vectors) {
+        for _ in 0..step.vectors {
             self.vector_registers.take(retired);
         }
         for _ in 0..step.loads {
@@ -528,12 +522,6 @@ impl Core {
             }
         }
         Ok(made.trapped)
-    }
-
-    /// How many registers an instruction takes that writes `written`: a move may share the register that it copies.
-    #[inline(always)]
-    fn taken(&self, step: &Step, written: u8) -> u8 {
-        if step.moves && self.desc.moves_share_registers { 0 } else { written }
     }
 
     /// When the last of these registers is ready, at `begin` at the earliest.

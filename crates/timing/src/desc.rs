@@ -84,6 +84,22 @@ pub struct Fusion {
     pub memory: bool,
 }
 
+/// How decoding and renaming shorten a block of code, before it is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renaming {
+    /// As [`TimingDesc::fusion`].
+    pub fusion: Option<Fusion>,
+    /// As [`TimingDesc::moves_share_registers`].
+    pub moves_share_registers: bool,
+}
+
+impl TimingDesc {
+    /// The rules that blocks for this core are made with.
+    pub fn renaming(&self) -> Renaming {
+        Renaming { fusion: self.fusion, moves_share_registers: self.moves_share_registers }
+    }
+}
+
 /// How branches are predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -22,7 +22,9 @@ mod targets;
 
 pub use crate::{
     core::{Access, Block, Core, Fetch, Memory},
-    desc::{BranchTargets, Latencies, MemoryTiming, Predictor, TargetBuffer, TimingDesc, Units, Unknown},
+    desc::{
+        BranchTargets, Fusion, Latencies, MemoryTiming, Predictor, Renaming, TargetBuffer, TimingDesc, Units, Unknown,
+    },
     lines::{Arrival, Bandwidth, Lines},
     per_cycle::PerCycle,
     regions::Regions,

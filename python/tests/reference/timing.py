@@ -57,6 +57,8 @@ def fused(first: Inst, second: Inst, rule: Json | None) -> bool:
     """Whether a branch is one operation with the instruction before it."""
     if rule is None or (second.cls, "flags" in second.sources) != ("conditional", True):
         return False
+    if second.ops or any(is_int(reg) or is_vector(reg) for reg in second.results + second.bumped):
+        return False
     if first.cls != "int" or "flags" not in first.results or "flags" in first.sources:
         return False
     writes = any(is_int(reg) for reg in first.results + first.bumped)

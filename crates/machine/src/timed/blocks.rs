@@ -2,7 +2,7 @@
 
 use mmulab_dataflow::{Class, Inst, Reg};
 use mmulab_isa::Decoder;
-use mmulab_timing::{Block, Unknown};
+use mmulab_timing::{Block, Renaming, TimingDesc, Unknown};
 use mmulab_trace::{AccessFlow, Body, Code, Isa, Loads};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 /// The blocks met so far.
 pub(super) struct Blocks {
     decoder: Decoder,
+    renaming: Renaming,
     assumed: Unknown,
     /// Whether what is assumed was said by who made the trace.
     declared: bool,
@@ -40,7 +41,7 @@ struct Known {
 }
 
 impl Known {
-    fn new(decoder: &mut Decoder, assumed: Unknown, code: &Arc<Code>) -> Self {
+    fn new(decoder: &mut Decoder, renaming: Renaming, assumed: Unknown, code: &Arc<Code>) -> Self {
         let accesses = code.ops.iter().map(|op| (op.instruction, op.store, 1 << op.size_shift));
         let (insts, unknown, prefetches) = match &code.body {
             Body::Flow(insts) => (insts.to_vec(), 0, 0),
@@ -53,7 +54,7 @@ impl Known {
                 (assume(assumed, code.instructions, loads), code.instructions, 0)
             }
         };
-        let block = Block::new(&insts, u64::from(code.bytes), accesses);
+        let block = Block::new(renaming, &insts, u64::from(code.bytes), accesses);
         Self { block, _code: Arc::clone(code), unknown, prefetches }
     }
 }
@@ -84,10 +85,11 @@ struct Plain {
 pub(super) const PLAIN_MOST: usize = 64;
 
 impl Blocks {
-    pub fn new(isa: Isa, assumed: Unknown) -> Self {
+    pub fn new(isa: Isa, desc: &TimingDesc) -> Self {
         Self {
             decoder: Decoder::new(isa),
-            assumed,
+            renaming: desc.renaming(),
+            assumed: desc.unknown,
             declared: false,
             known: Vec::new(),
             numbers: FxHashMap::default(),
@@ -164,9 +166,9 @@ impl Blocks {
     /// The number of the block that `code` is: it is decoded when it is met first.
     #[cold]
     fn look_up(&mut self, place: usize, code: &Arc<Code>) -> u32 {
-        let Self { decoder, assumed, known, numbers, places, .. } = self;
+        let Self { decoder, renaming, assumed, known, numbers, places, .. } = self;
         let number = *numbers.entry(code.id()).or_insert_with(|| {
-            known.push(Known::new(decoder, *assumed, code));
+            known.push(Known::new(decoder, *renaming, *assumed, code));
             known.len() as u32 - 1
         });
         if places.len() <= place {
@@ -179,7 +181,7 @@ impl Blocks {
     /// A block of `instructions` that makes `accesses` accesses of which no code is known; bit n of `stores`: access n
     /// stores. It begins at `start`, or is the rest of the block before.
     pub fn plain(&mut self, start: Option<u64>, instructions: u32, accesses: u32, stores: u64) -> &Block {
-        let assumed = self.assumed;
+        let (renaming, assumed) = (self.renaming, self.assumed);
         let instructions = instructions.max(accesses).max(1);
         self.idle(u64::from(instructions));
         if !self.flows.is_empty()
@@ -196,7 +198,7 @@ impl Blocks {
                 None => assume(assumed, instructions, |at| at < accesses as usize && !is_store(at as u32)),
             };
             let accesses = (0..accesses).map(|at| (at as u16, is_store(at), 8));
-            Block::new(&insts, 0, accesses)
+            Block::new(renaming, &insts, 0, accesses)
         })
     }
 }

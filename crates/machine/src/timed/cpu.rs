@@ -67,7 +67,7 @@ pub(super) struct Memory {
 impl Common {
     pub fn new(desc: &TimingDesc, isa: Isa, first_cache: FirstCache) -> Self {
         let bandwidth = Bandwidth::new(&desc.memory);
-        Self { blocks: Blocks::new(isa, desc.unknown), memory: Memory { bandwidth, first_cache } }
+        Self { blocks: Blocks::new(isa, desc), memory: Memory { bandwidth, first_cache } }
     }
 
     /// Takes a trace: its instruction set, whatever the machine's is, and what it says of its loads.

@@ -84,8 +84,9 @@ WAYS = (
 @dataclass(frozen=True)
 class Plan:
     """How long page faults take (paper 3, Figure 15). Pages of 4K, 64K, 2M and 32M are first accessed in random order,
-    under the policies that the paper compares, and with memory cleared ahead. Each fault is priced by what the kernel
-    did in it: the result is the distribution for each policy, and what it is made of.
+    under the policies that the paper compares, and with memory cleared ahead. So are pages of 1G, if the mapping has
+    two. Each fault is priced by what the kernel did in it: the result is the distribution for each policy, and what it
+    is made of.
 
     DIR gets elastic-fault-latency.md, .json and .svg.
 
