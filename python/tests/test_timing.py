@@ -8,7 +8,7 @@ import narration
 import pytest
 from bench import Bench
 from conftest import Cli
-from reference.timing import BLOCK, Caches, Core, Inst
+from reference.timing import BLOCK, Caches, Core, Inst, number
 
 from mmulab import engine
 from mmulab.units import toml_value
@@ -143,6 +143,14 @@ def machine_text(shape: Json) -> str:
     return MACHINE.format(**{**shape, **of, "moves_share_registers": moves})
 
 
+def populated(told: list[Json]) -> list[tuple[int, int]]:
+    """The populated pages and their frames, in the order of the kernel's stores to them."""
+    runs = [event for event in told[0]["events"] if event.get("event") == "populated"]
+    return [
+        (number(run["va"]) + page * 4096, number(run["pfn"]) + page) for run in runs for page in range(run["pages"])
+    ]
+
+
 def both(tmp_path: Path, shape: Json, blocks: list[tuple[list[Inst], list[int]]]) -> tuple[Json, Core]:
     """The engine's result, and the model."""
     machine, trace = tmp_path / "machine.toml", tmp_path / "trace.mmtx"
@@ -152,6 +160,8 @@ def both(tmp_path: Path, shape: Json, blocks: list[tuple[list[Inst], list[int]]]
     told, _ = narration.narrate(str(trace), job, engine.Options())
     seen = iter([line for line in told if "va" in line])
     caches = Caches(shape["lines"] // 64, 4, shape["memory"], shape["second"], shape["spread"])
+    for mapping in (CODE, DATA):
+        caches.populate([frame for va, frame in populated(told) if va & -(1 << 28) == mapping & -(1 << 28)])
     core = Core(table(shape), caches, shape["walkers"])
     for insts, _ in blocks:
         count = 1 + sum(len(inst.ops) for inst in insts)
@@ -427,12 +437,16 @@ def test_a_window_of_independent_loads_waits_for_the_slowest(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("guest", ["", '[virtual]\nmemory = { size = "256M" }\n'])
 def test_lines_of_a_page_that_a_fault_zeroed_are_near(tmp_path: Path, guest: str) -> None:
-    """A load of another line of a new page finds it in the second level; of a page that was there before, in memory."""
+    """A load of another line of a new page finds it in the second level.
+
+    The same holds for the last pages of populated memory. They have displaced the lines of its first pages.
+    """
     store = Inst("move", sources=["i1"], ops=[(True, 8)])
-    blocks = [([store], [DATA]), ([Inst("serial")], []), ([CHASE], [DATA + 40 * 64])]
     machine = tmp_path / "machine.toml"
     machine.write_text(machine_text({**ROOMY, "second": (256, 9)}) + guest, encoding="utf-8")
-    for populate, misses in ((" populate", 1), ("", 0)):
+    for populate, page, misses in ((" populate", 0, 1), (" populate", PAGES - 1, 0), ("", 0, 0)):
+        at = DATA + page * 4096
+        blocks = [([store], [at]), ([Inst("serial")], []), ([CHASE], [at + 40 * 64])]
         text = program(blocks).replace(f"{PAGES * 4}K rw anon populate", f"{PAGES * 4}K rw anon{populate}")
         (tmp_path / "trace.mmtx").write_text(text, encoding="utf-8")
         job = engine.Job(str(machine), "linux-4k")
@@ -496,7 +510,7 @@ def test_target_buffers_that_cannot_be_are_refused(cli: Cli, buffers: str, words
 
 
 def test_generators_say_how_their_loads_depend_on_each_other() -> None:
-    """A chase of 64 MB misses all caches: 65,536 loads of 320 cycles, one after the other. Random loads overlap."""
+    """A chase of 1 GB misses all caches: 65,536 loads of 320 cycles, one after the other. Random loads overlap."""
     jobs = [
         engine.Job("zen4-epyc9004", "linux-4k", (f"core.timing.unknown={unknown}",))
         for unknown in ("independent", "dependent")
@@ -505,7 +519,7 @@ def test_generators_say_how_their_loads_depend_on_each_other() -> None:
     options = engine.Options(timing=True, reshape=engine.POPULATED)
     chase, gups = (
         [r.data["timing"] for r in engine.run(f"gen:{name}", jobs, options).results]
-        for name in ("pointer-chase?footprint=64M&references=65536", "gups?footprint=64M&updates=65536")
+        for name in ("pointer-chase?footprint=1G&references=65536", "gups?footprint=1G&updates=65536")
     )
     for both in (chase, gups):
         assert both[0] == both[1], "what the generator says counts, not what the machine assumes"

@@ -12,7 +12,7 @@
 use crate::report::counts::{EventError, FaultKind, Refusal};
 use crate::report::regions::Fold;
 use crate::report::work::WorkKind;
-use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, Tid, VirtAddr};
+use mmulab_addr::{Asid, PageOrder, Pfn, Pid, Prot, Tid, VirtAddr, VirtRange};
 use mmulab_frames::FrameCounts;
 use mmulab_pagetable::Invalidate;
 use schemars::JsonSchema;
@@ -72,6 +72,9 @@ pub struct Effects {
     /// Memory that was given contents (zeroed, copied to, read into, made a table of), in order, if
     /// [`crate::Kernel::tell_touched`] asked for it. Frames may be named more than once.
     pub touched: Vec<Stored>,
+    /// Pages of mappings that were populated, as runs in the order in which the kernel stored to them. Pages whose
+    /// contents were there before (read from a file, zeroed ahead) are left out.
+    pub populated: Vec<VirtRange>,
     /// Blocks that lie together now as hints of page sizes ask, in order, if [`crate::Kernel::tell_hinted`] asked for
     /// them. What the host has heard of before is left out.
     pub hinted: Vec<HintedBlock>,
@@ -91,6 +94,7 @@ impl Effects {
         self.work.clear();
         self.allocator = FrameCounts::default();
         self.touched.clear();
+        self.populated.clear();
         self.hinted.clear();
         self.folded.clear();
         self.notes.clear();

@@ -12,6 +12,13 @@ use crate::{
 use mmulab_calendar::Calendar;
 use mmulab_dataflow::{Branch, Class, Inst, Reg, Regs};
 
+/// Bytes of a line of the cache.
+const LINE_BYTES: u64 = 64;
+/// Most bytes of a store that goes into the cache together with the one before. A Zen 3 writes 1.3 to 2.0 stores of 8
+/// bytes in a cycle if neighbours are in one line. It writes 1.0 if they are not, and 1.0 of 16 bytes
+/// (docs/results/forecast-causes.md).
+const JOINED_BYTES: u64 = 8;
+
 /// What a load or store took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
@@ -234,8 +241,9 @@ pub struct Core {
     fetch_next: u64,
     /// Nothing is dispatched before: a serial instruction retires.
     floor: u64,
-    /// When the last store is in the cache.
-    drained: u64,
+    /// Stores that go into the cache: when the last one did, and its line, if it is a small one.
+    drain: InOrder,
+    drained_line: Option<u64>,
     /// Stores of the instruction at hand: address, bytes, and when the line may be written.
     at_hand: Vec<(u64, u64, u64)>,
     stack: Stack,
@@ -272,7 +280,8 @@ impl Core {
             front: Front::default(),
             fetch_next: 0,
             floor: 0,
-            drained: 0,
+            drain: InOrder::new(units.store),
+            drained_line: None,
             at_hand: Vec::new(),
             stack: Stack::default(),
             instructions: 0,
@@ -374,7 +383,9 @@ impl Core {
         self.floor = self.floor.max(to);
         self.fetch_next = self.fetch_next.max(to);
         self.front.delivered = self.front.delivered.max(to);
-        self.drained = self.drained.max(to);
+        if to > self.drain.cycle() {
+            self.drain.take(to);
+        }
     }
 
     /// The branch before has gone to `target`.
@@ -469,7 +480,7 @@ impl Core {
         if step.has_address {
             let mut address_ready = self.latest(begin, &inst.address);
             if inst.class == Class::Atomic {
-                address_ready = address_ready.max(self.drained);
+                address_ready = address_ready.max(self.drain.cycle());
             }
             bumped = address_ready + u64::from(self.desc.bump_cycles);
             if step.ops > 0 {
@@ -515,13 +526,25 @@ impl Core {
             self.load_queue.take(retired);
         }
         if step.stores() > 0 {
-            for (va, bytes, there) in self.at_hand.drain(..) {
-                self.drained = retired.max(self.drained + 1).max(there);
-                self.store_queue.take(self.drained);
-                self.stores.note(va, bytes, done, self.drained);
+            let mut at_hand = std::mem::take(&mut self.at_hand);
+            for (va, bytes, there) in at_hand.drain(..) {
+                let drained = self.goes(va, bytes, retired.max(there));
+                self.store_queue.take(drained);
+                self.stores.note(va, bytes, done, drained);
             }
+            self.at_hand = at_hand;
         }
         Ok(made.trapped)
+    }
+
+    /// When a store goes into the cache that may do so at `earliest`. Stores go in order, one in a cycle. Small ones of
+    /// one line go together, as many as there are store units.
+    #[inline(always)]
+    fn goes(&mut self, va: u64, bytes: u64, earliest: u64) -> u64 {
+        let line = (bytes <= JOINED_BYTES).then_some(va / LINE_BYTES);
+        let joins = line.is_some() && line == self.drained_line;
+        self.drained_line = line;
+        self.drain.take(earliest.max(self.drain.cycle() + u64::from(!joins)))
     }
 
     /// When the last of these registers is ready, at `begin` at the earliest.

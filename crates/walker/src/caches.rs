@@ -1,7 +1,7 @@
 //! The caches that walks, code and data are read through: which level has a line, and which line goes for it.
 
 use crate::{CacheDesc, CacheRules, WalkerError, fresh::Fresh, latency::Latency, retention::Retention};
-use mmulab_addr::{LINE_BYTES, PhysAddr};
+use mmulab_addr::{BASE_BYTES, LINE_BYTES, PhysAddr};
 use mmulab_assoc::{EMPTY, Keys, Replacement, SetIndex, Store, Ways, each, geometry};
 
 /// The caches of all cores, and the memory behind them.
@@ -300,16 +300,32 @@ impl Caches {
         self.levels.iter().find(|level| !level.code).map_or(0, |level| level.cycles)
     }
 
+    /// The lines of a page come into the second level, for a kernel stores to them. Nobody waits for memory.
+    pub fn store_page(&mut self, core: usize, page: PhysAddr) {
+        for line in 0..BASE_BYTES / LINE_BYTES {
+            self.look(core, PhysAddr(page.0 + line * LINE_BYTES), |level| !level.code && level.depth > 0);
+        }
+    }
+
     #[inline(always)]
     fn search(&mut self, core: usize, pa: PhysAddr, takes_part: impl Fn(&Level) -> bool) -> Served {
+        match self.look(core, pa, takes_part) {
+            Some(served) => served,
+            None => Served { by: self.levels.len() as u8, cycles: self.memory.next() },
+        }
+    }
+
+    /// The level that had a line; None if memory sends it.
+    #[inline(always)]
+    fn look(&mut self, core: usize, pa: PhysAddr, takes_part: impl Fn(&Level) -> bool) -> Option<Served> {
         let line = pa.0 / LINE_BYTES;
         if self.is_plain {
             for (by, level) in self.levels.iter_mut().enumerate().filter(|(_, level)| takes_part(level)) {
                 if level.read_plain(core, line) {
-                    return Served { by: by as u8, cycles: level.cycles };
+                    return Some(Served { by: by as u8, cycles: level.cycles });
                 }
             }
-            return Served { by: self.levels.len() as u8, cycles: self.memory.next() };
+            return None;
         }
         // What the level before had.
         let mut evicted: Option<Gone> = None;
@@ -327,11 +343,11 @@ impl Caches {
                 level.keep(core, gone);
             }
             if looked.found {
-                return Served { by: by as u8, cycles: level.cycles };
+                return Some(Served { by: by as u8, cycles: level.cycles });
             }
             evicted = looked.gone;
         }
-        Served { by: self.levels.len() as u8, cycles: self.memory.next() }
+        None
     }
 
     /// Has the host bring near what [`Caches::read`] of `pa` will look at in the largest level, whose state is too

@@ -87,8 +87,25 @@ class Caches:
         self.cycles, self.memory = cycles, memory
         self.held: list[list[int]] = [[] for _ in self.levels]
 
+    def populate(self, frames: list[int]) -> None:
+        """A kernel stores to pages: all lines of the last of them, as many pages as the levels hold together."""
+        kept = -(-sum(lines for lines, _ in self.levels) * LINE // PAGE)
+        for frame in frames[-kept:]:
+            for line in range(PAGE // LINE):
+                self.look(frame * PAGE + line * LINE, first=1)
+
     def read(self, pa: int, first: int = 0) -> tuple[int, int]:
         """The latency, and how far away the line was. It is in all levels from `first` on then."""
+        found = self.look(pa, first)
+        if found is not None:
+            return found
+        if self.latencies:
+            self.drawn += 1
+            return self.latencies[hashed(0, self.drawn - 1) % 2**64 // 2**54], MEMORY
+        return self.memory, MEMORY
+
+    def look(self, pa: int, first: int) -> tuple[int, int] | None:
+        """The same; None if memory sends the line."""
         line = pa // LINE
         for depth in range(first, len(self.levels)):
             (lines, cycles), held = self.levels[depth], self.held[depth]
@@ -99,10 +116,7 @@ class Caches:
             del held[lines:]
             if found:
                 return cycles, depth
-        if self.latencies:
-            self.drawn += 1
-            return self.latencies[hashed(0, self.drawn - 1) % 2**64 // 2**54], MEMORY
-        return self.memory, MEMORY
+        return None
 
 
 def quantile(spread: list[list[float]], wanted: float) -> float:
@@ -276,6 +290,8 @@ class Core:
         self.blocks: list[int] = []
         self.granules: dict[int, tuple[int, int, int]] = {}
         self.fetch_next = self.floor = self.delivered = 0
+        # The line of the last store that is in the cache, if it was a small one.
+        self.drained_line: int | None = None
         memory = desc["memory"]
         self.strides = Strides(memory["strides"], memory["stride_distance"], memory["stream_distance"])
         self.regions = Regions(memory["regions"], memory["region_reach"])
@@ -435,7 +451,7 @@ class Core:
             granules = range(va // 8, (va + size - 1) // 8 + 1)
             if store:
                 translated_stores = max(translated_stores, translated)
-                lines.append((granules, there))
+                lines.append((granules, there, va // LINE if size <= 8 else None))
                 continue
             known = [self.granules.get(g % 1024) for g in granules]
             young = [k[1] for g, k in zip(granules, known, strict=True) if k and k[0] == g and k[2] > at]
@@ -466,7 +482,11 @@ class Core:
             if is_int(reg) or is_vector(reg):
                 self.writes[is_int(reg)].append(retired)
         self.loads += [retired] * sum(not store for store, _ in inst.ops)
-        for granules, there in lines:
-            drained = max(retired, (self.drains[-1] if self.drains else 0) + 1, there)
+        for granules, there, small in lines:
+            # Small stores of one line go together.
+            joins = small is not None and small == self.drained_line
+            self.drained_line = small
+            last = (self.drains[-1] if self.drains else 0) + (not joins)
+            drained = self.place(self.drains, max(retired, there, last), desc["units"]["store"])
             self.drains.append(drained)
             self.granules.update({g % 1024: (g, done, drained) for g in granules})

@@ -1,10 +1,11 @@
 //! MAP_POPULATE and MADV_POPULATE: pages faulted in before they are touched.
 
 use crate::manager::Manager;
+use crate::report::counts::EventKind;
 use crate::space::range::PageRange;
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{FaultError, Note};
-use mmulab_addr::{Access, BASE_BYTES, Prot, VirtAddr};
+use mmulab_addr::{Access, BASE_BYTES, PageOrder, Prot, VirtAddr, VirtRange};
 use mmulab_pagetable::Leaf;
 
 /// Faults all pages of a new mapping in (`populate_vma_page_range`): for stores, if it is private and may be stored
@@ -25,7 +26,14 @@ pub(super) fn fill(
     while at < pages.end && !cx.memory.stop.is_asked() {
         let step = match space.probe(cx.mem, VirtAddr::new(at)) {
             Found::Leaf(leaf) => leaf.order,
-            Found::Hole(_) => manager.serve(space, cx, VirtAddr::new(at), access)?.order,
+            Found::Hole(_) => {
+                let ahead = cx.counts.events.get(EventKind::ZeroedAhead);
+                let fault = manager.serve(space, cx, VirtAddr::new(at), access)?;
+                if fault.kind.stores_page() && cx.counts.events.get(EventKind::ZeroedAhead) == ahead {
+                    stored_to(&mut cx.effects.populated, VirtAddr::new(at).align_down(fault.order), fault.order);
+                }
+                fault.order
+            }
         };
         at = (at & !(step.bytes() - 1)) + step.bytes();
     }
@@ -37,6 +45,15 @@ pub(super) fn fill(
         tell_populated(space, cx, pages);
     }
     Ok(())
+}
+
+/// Adds a page to the runs that the kernel stored to.
+fn stored_to(runs: &mut Vec<VirtRange>, page: VirtAddr, order: PageOrder) {
+    let page = VirtRange::sized(page, order.bytes());
+    match runs.last_mut() {
+        Some(run) if run.end == page.start => run.end = page.end,
+        _ => runs.push(page),
+    }
 }
 
 /// Reports where the pages of a new mapping lie, a run of frames at a time.

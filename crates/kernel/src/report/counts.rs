@@ -38,6 +38,24 @@ named! {
     }
 }
 
+impl FaultKind {
+    /// Whether the kernel stores to all of the page that a fault of this kind maps: it zeroes the page or copies to it.
+    #[must_use]
+    pub fn stores_page(self) -> bool {
+        match self {
+            Self::Anon | Self::ZeroPageWrite | Self::FilePrivate | Self::Copy | Self::TextMoved => true,
+            // A device stores what is read from storage.
+            Self::FileRead
+            | Self::FileCached
+            | Self::ZeroPage
+            | Self::WriteNotify
+            | Self::Reuse
+            | Self::Resident
+            | Self::Spurious => false,
+        }
+    }
+}
+
 named! {
     /// Why a larger page was not mapped.
     pub enum Refusal {

@@ -80,11 +80,13 @@ impl<B: Below, X: Execution> Engine<B, X> {
         }
         let state = &mut self.state;
         let result = state.system.kernel.event(&mut state.system.mem, state.acting.actor, event, &mut state.effects);
+        let populated = if X::KERNEL_STORES { std::mem::take(&mut state.effects.populated) } else { Vec::new() };
         let delivered = match event {
             Event::Tick => self.deliver_daemons(obs),
             _ => self.deliver_effects(Cause::of(event), obs),
         };
         self.load_context();
+        self.kernel_populated(&populated);
         if self.state.control.stop.is_asked() {
             // The event may be half obeyed.
             return Err(Ended::Interrupted);

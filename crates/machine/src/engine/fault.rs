@@ -1,8 +1,6 @@
 //! Page faults of the programs, served by their kernel.
 
-use super::{
-    below::Below, execution::Execution, kernel_stores::stores_page, parts::Engine, reach::Asker, slow_path::Pending,
-};
+use super::{below::Below, execution::Execution, parts::Engine, reach::Asker, slow_path::Pending};
 use crate::{
     count::Cause,
     describe::Unmapped,
@@ -84,7 +82,7 @@ impl<B: Below, X: Execution> Engine<B, X> {
         self.time_fault(&served);
         self.deliver_effects(if has_promoted { Cause::Promotion } else { Cause::Fault }, obs)?;
         Ok(served.map(|fault| {
-            let is_stored = X::KERNEL_STORES && !was_zeroed && stores_page(fault.kind);
+            let is_stored = X::KERNEL_STORES && !was_zeroed && fault.kind.stores_page();
             // Promotion joins pages that have contents: the fault's own is a base page.
             is_stored.then_some(if has_promoted { PageOrder::P4K } else { fault.order })
         }))
