@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from conftest import Build, Cli
 
 from mmulab import UserError, paths, stopwatch
 from mmulab.ports import free_port
-from mmulab.stopwatch import counters, late, pairs, process, report, settings, sysfs
+from mmulab.stopwatch import counters, late, moved, pairs, process, report, settings, sysfs
 from mmulab.stopwatch.process import Program
 
 Json = dict[str, Any]
@@ -114,6 +115,62 @@ def test_moved_code_runs_and_is_reported(build: Build, tmp_path: Path) -> None:
     # Under other settings the code stays where it is.
     assert _run("4k", [program], tmp_path).exit_code == 0
     assert process.reported(tmp_path / "reports")[0]["code_moved"] == 0
+
+
+@pytest.mark.skipif(BY_NAME["code-tmpfs"].missing() is not None, reason=str(BY_NAME["code-tmpfs"].missing()))
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is x86-64 assembly")
+def test_code_moves_onto_a_file_in_memory(build: Build, tmp_path: Path) -> None:
+    """Whether its pages are huge is the kernel's to say; where they are, smaps has them as the report does."""
+    program = str(build(LONG_CODE, "-O1"))
+    assert _run("code-tmpfs", [program], tmp_path).exit_code == 0
+    (written,) = process.reported(tmp_path / "reports")
+    assert written["code_moved"] >= 6 << 20
+    collapsed = sum(sum(text.huge) for text in moved.texts(written)) * moved.HUGE
+    assert written["code_huge"] == collapsed <= written["code_moved"]
+
+
+@pytest.fixture
+def pool() -> Iterator[None]:
+    """Sixteen pages of 2 MB in the pool, or as many more as it has now; what it had is put back."""
+    setting = Path("/proc/sys/vm/nr_hugepages")
+    before = setting.read_text() if setting.exists() else ""
+    try:
+        setting.write_text(str(int(before) + 16))
+    except (OSError, ValueError):
+        pytest.skip("the pool cannot be filled here: that takes root, and a kernel with a pool")
+    try:
+        if BY_NAME["code-hugetlb"].missing() is not None:
+            pytest.skip("memory is too fragmented for pages of 2 MB")
+        yield
+    finally:
+        setting.write_text(before)
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is x86-64 assembly")
+def test_code_moves_onto_pages_of_the_pool(pool: None, build: Build, tmp_path: Path) -> None:
+    """All of it or nothing; the pool has its pages back when the program has ended."""
+    free = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+    before = free.read_text()
+    program = str(build(LONG_CODE, "-O1"))
+    assert _run("code-hugetlb", [program], tmp_path).exit_code == 0
+    (written,) = process.reported(tmp_path / "reports")
+    assert written["code_moved"] >= 6 << 20
+    assert written["code_huge"] == written["code_moved"]
+    assert free.read_text() == before
+
+
+def test_an_empty_pool_and_denied_files_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither setting runs on base pages without a word."""
+    monkeypatch.setattr(settings, "_pool_pages", lambda: 0)
+    assert "nr_hugepages" in str(BY_NAME["code-hugetlb"].missing())
+    switch = tmp_path / "shmem_enabled"
+    monkeypatch.setattr(settings, "_SHMEM", switch)
+    assert "says nothing" in str(BY_NAME["code-tmpfs"].missing())
+    switch.write_text("always within_size advise never [deny] force\n")
+    assert "says deny" in str(BY_NAME["code-tmpfs"].missing())
+    switch.write_text("always within_size advise [never] deny force\n")
+    assert BY_NAME["code-tmpfs"].missing() is None
+    assert BY_NAME["code-tmpfs"].sysfs() == {switch: "advise"}
 
 
 def test_a_static_program_is_named_as_one_that_cannot_be_preloaded(build: Build, cli: Cli) -> None:

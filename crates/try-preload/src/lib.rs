@@ -6,7 +6,8 @@
 //!
 //! - `anon` advises huge pages for anonymous memory that the program maps;
 //! - `hugetlb` takes these mappings from the pool of huge pages while it has some;
-//! - `code` moves the program's code onto anonymous huge pages;
+//! - `code` moves the program's code onto anonymous huge pages, `code-hugetlb` onto pages of the pool, and `code-tmpfs`
+//!   onto huge pages of a file in memory;
 //! - `mosaic` lays out all anonymous memory as `MMULAB_TRY_HUGE` says;
 //! - `pool` only reports where that memory is.
 //!
@@ -15,9 +16,11 @@
 
 mod advice;
 mod code;
+mod copy;
 mod mosaic;
 
 use advice::{HUGE, LEAST, advise};
+use copy::Memory;
 use libc::{c_int, c_void, off64_t, size_t};
 use std::{
     ffi::CString,
@@ -29,10 +32,8 @@ use std::{
 const ANON: u8 = 1;
 /// Take anonymous mappings from the pool.
 const HUGETLB: u8 = 2;
-/// Move code.
-const CODE: u8 = 4;
 /// Take anonymous mappings into the pool of a mosaic.
-const MOSAIC: u8 = 8;
+const MOSAIC: u8 = 4;
 /// Set once by [`begin`], before the program runs; a mapping made earlier is left alone.
 static DO: AtomicU8 = AtomicU8::new(0);
 
@@ -130,12 +131,17 @@ extern "C" fn begin() {
         all | match word {
             "anon" => ANON,
             "hugetlb" => HUGETLB,
-            "code" => CODE,
             "mosaic" | "pool" => MOSAIC,
             _ => 0,
         }
     });
-    let moved = if what & CODE == 0 { code::Moved::default() } else { code::move_code() };
+    let kind = words.split(',').find_map(|word| match word {
+        "code" => Some(Memory::Anonymous),
+        "code-hugetlb" => Some(Memory::Pool),
+        "code-tmpfs" => Some(Memory::Tmpfs),
+        _ => None,
+    });
+    let moved = kind.map(code::move_code).unwrap_or_default();
     if what & ANON != 0 {
         for one in code::mappings().iter().filter(|m| m.name == "[heap]") {
             advise(one.start as *mut c_void, one.bytes(), libc::MADV_HUGEPAGE);

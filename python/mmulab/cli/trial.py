@@ -142,8 +142,9 @@ def command(
         )
     if mosaics is None and (machine is not None or asked or no_model):
         raise click.UsageError("--machine, --forecast and --no-model are about mosaics\nhint: give --mosaics N")
-    if maps and not any("code" in s.preload for s in stopwatch.SETTINGS if s.name in settings and mosaics is None):
-        raise click.UsageError("--perf-map names code that was moved\nhint: give code or thp+code with --settings")
+    if maps and not any(s.moves_code for s in stopwatch.SETTINGS if s.name in settings and mosaics is None):
+        moving = ", ".join(setting.name for setting in stopwatch.SETTINGS if setting.moves_code)
+        raise click.UsageError(f"--perf-map names code that was moved\nhint: with --settings give one of {moving}")
     what = Program(program, stdin, bench, port, time_in)
     ask = None
     if mosaics is not None and mosaics >= mosmodel.FEWEST and not no_model:

@@ -131,8 +131,10 @@ def remarks(found: Json) -> list[str]:
             )
         elif "mosaic" in wants and not force["pool"]:
             said.append(f"{one['name']}: the program maps no 2 MB through libc, so it had no mosaic")
-        elif "code" in wants and not force["code_moved"]:
-            said.append(f"{one['name']}: none of its code is 2 MB long and aligned, so nothing was moved")
+        elif any(word.startswith("code") for word in wants) and not force["code_moved"]:
+            fits = any(other["in_force"] and other["in_force"]["code_moved"] for other in found["settings"])
+            why = "the kernel refused" if fits else "none of its code is 2 MB long and aligned"
+            said.append(f"{one['name']}: {why}, so nothing was moved")
         collapsed = sum(run["vmstat"].get("thp_collapse_alloc", 0) for run in one["runs"])
         if collapsed:
             said.append(

@@ -8,6 +8,8 @@ from mmulab import UserError, paths
 
 _MM = Path("/sys/kernel/mm")
 _THP = _MM / "transparent_hugepage"
+# Of files in memory without a name. MADV_COLLAPSE needs no more than that they are not denied (mm/shmem.c).
+_SHMEM = _THP / "shmem_enabled"
 # glibc.malloc.hugetlb: 1 advises huge pages for malloc's memory, 2 takes it from the pool (glibc 2.35 and later).
 _MALLOC_THP, _MALLOC_POOL = "glibc.malloc.hugetlb=1", "glibc.malloc.hugetlb=2"
 _ON = ("always", "madvise")
@@ -32,9 +34,16 @@ class Setting:
     # Whether anonymous memory needs huge pages of 2 MB.
     large: bool = False
     pool: bool = False
+    # Whether files in memory need huge pages.
+    tmpfs: bool = False
     # Address randomisation off in the child, and the parts of the heap that have 2 MB pages (None: no mosaic).
     fixed_addresses: bool = False
     parts: tuple[Part, ...] | None = None
+
+    @property
+    def moves_code(self) -> bool:
+        """Whether the program's code is moved."""
+        return any(word.startswith("code") for word in self.preload)
 
     def environment(self, report: Path, base: dict[str, str] | None = None) -> dict[str, str]:
         """The program's environment: the library in all settings alike, so that it costs all of them the same."""
@@ -58,12 +67,16 @@ class Setting:
             return {**off, _size(self.size_kb): "madvise"}
         if self.large:
             return {_size(2048): "madvise"} if _size(2048).exists() else {_THP / "enabled": "madvise"}
+        if self.tmpfs:
+            return {_SHMEM: "advise"}
         return {}
 
     def missing(self) -> str | None:
         """The reason why this system does not give these pages as it is set; None if it does."""
         if self.pool and not _pool_pages():
             return "the pool of 2 MB pages is empty (/proc/sys/vm/nr_hugepages): an administrator can fill it"
+        if self.tmpfs and (selected(_SHMEM) or "deny") == "deny":
+            return f"files in memory cannot have huge pages: {_SHMEM} says {selected(_SHMEM) or 'nothing'}"
         if self.size_kb is not None:
             return self._missing_size()
         if self.large and not _works(2048):
@@ -147,6 +160,18 @@ SETTINGS = (
         preload=("anon", "code"),
         tunable=_MALLOC_THP,
         large=True,
+    ),
+    Setting(
+        "code-hugetlb",
+        "code moved onto 2 MB pages of the pool, data as the system is set",
+        preload=("code-hugetlb",),
+        pool=True,
+    ),
+    Setting(
+        "code-tmpfs",
+        "code moved onto 2 MB pages of a file in memory, data as the system is set",
+        preload=("code-tmpfs",),
+        tmpfs=True,
     ),
     *(
         Setting(

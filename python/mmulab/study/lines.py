@@ -207,14 +207,18 @@ def code(trace: dict[str, Any], others: Collection[str] = ()) -> list[Line]:
             "hugetlb",
             [
                 f"echo 64 | sudo tee {_POOL}     # sets the pages aside",
-                "cc -B /usr/share/libhugetlbfs -Wl,--hugetlbfs-align ..     # links for it",
+                f"mmulab try --settings 4k,code-hugetlb -- {command}",
+                f"LD_PRELOAD={paths.try_library()} MMULAB_TRY=code-hugetlb {command}     # or, linked for it:",
+                "cc -B /usr/share/libhugetlbfs -Wl,--hugetlbfs-align ..",
                 f"LD_PRELOAD=libhugetlbfs.so HUGETLB_ELFMAP=R {command}",
             ],
         )
     if "linux-code-tmpfs" in others:
         program = shlex.quote(str(trace.get("program") or "PROGRAM"))
         mount = "sudo mkdir -p /mnt/huge && sudo mount -t tmpfs -o huge=always tmpfs /mnt/huge"
-        found.append(("tmpfs", f"{mount} && cp {program} /mnt/huge/     # libraries, too (LD_LIBRARY_PATH)"))
+        tried = f"mmulab try --settings 4k,code-tmpfs -- {command}"
+        copied = f"{mount} && cp {program} /mnt/huge/     # libraries, too (LD_LIBRARY_PATH)"
+        found += _grouped("tmpfs", [tried, copied])
     return found
 
 
