@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 from bench import Bench
@@ -150,6 +151,34 @@ def test_the_share_of_translation_by_cores_and_hyperthreads(tmp_path: Path, monk
     assert "| program | clients | 1 core | 2 cores |" in tables["share"]
     assert f"{one.stock.overhead:.1%}".replace("%", " %") in tables["share"]
     assert "2 hyperthreads" in tables["parallel"]
+
+
+def test_figures_of_several_recordings_are_medians(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each counter's median, with the least and the most ratio behind it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(servers.Plan, "options", lambda *_: engine.Options(code_residency=True))
+    source = tmp_path / "server.mmtx"
+    for number, turns in ((1, 2), (2, 6), (3, 3)):
+        source.write_text(replace(SERVER, clients=2, turns=turns).text())
+        run = f"-run-{number}" if number > 1 else ""
+        target = tmp_path / f"{PERSISTENT.recipe}-{PERSISTENT.sets[0]}-1000{run}.mmt"
+        engine.trace_copy(str(source), str(target), "native", 0, None, None)
+    plan = servers.Plan(
+        programs=(PERSISTENT,), work=tmp_path, instructions=1000, runs=3, cores=(1,), clients=(10,), timing=False
+    )
+    outcome = servers.run(plan, Store(), Session())
+    [row], [walks] = outcome.rows, outcome.walks
+    stock = row.of[STOCK]
+    assert [run.cycles for run in stock.runs] != sorted(run.cycles for run in stock.runs)
+    assert stock.cycles == median(run.cycles for run in stock.runs)
+    assert stock.of.kernel_work["entry_write"] == median(run.of.kernel_work["entry_write"] for run in stock.runs)
+    ratios = [padded.cycles / run.cycles for padded, run in zip(row.of[PADDED].runs, stock.runs, strict=True)]
+    tables = outcome.tables()
+    shown = f"{row.of[PADDED].cycles / stock.cycles:.1%} [{min(ratios):.1%} to {max(ratios):.1%}]"
+    assert shown in tables["user"]
+    assert min(walks.changes) <= walks.change <= max(walks.changes)
+    assert f"[{min(walks.changes):+.1%} to {max(walks.changes):+.1%}]" in tables["walk"]
+    assert len(outcome.data()["programs"][0]["kernels"][STOCK.name]["runs"]) == 3
 
 
 @claim("S1-042", "VI-A", "PostgreSQL's residual region is 500 pages: 1,524 pages of code are two superpages and 500")

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from code_programs import Server
+from code_programs import CODE, PAGE, Server
 from conftest import CHECKOUT
 
 from mmulab import engine, stopwatch
-from mmulab.reproduce.instruction import chain, everything, native_chain
+from mmulab.reproduce.instruction import chain, everything, native_chain, promotion
 from mmulab.reproduce.instruction.experiments import EVERYTHING, PARTS, SERVERS
 from mmulab.reproduce.instruction.setting import REAL
 from mmulab.reproduce.instruction.subjects import Shared
@@ -33,6 +33,32 @@ def test_one_command_has_the_tables_of_all_experiments(tmp_path: Path, monkeypat
     alone = SERVERS.run(in_turn.Step(SERVERS).plan(plan), Session())
     assert {name: found.tables[name] for name in alone.tables} == dict(alone.tables)
     assert {"chain", "residency", "sweep", "parallel"} <= set(found.tables)
+
+
+def test_the_table_of_padding_tells_which_programs_execute_their_residual_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two superpages of code and 500 pages behind them, with 12 pages of data for the kernel to fill up with."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(Shared, "options", lambda *_: engine.Options(code_residency=True))
+    mapped = (
+        f"mmap {CODE:#x} {1524 * 4}K rx file:/bin/prog+0\nmmap {0xBF4000:#x} 48K rw file:/bin/prog+{1524 * PAGE:#x}\n"
+    )
+    paths = []
+    for name, of in (("whole", lambda n: n % 1024), ("residual", lambda n: 1024 + n % 500)):
+        paths.append(tmp_path / f"{name}.mmtx")
+        fetches = (f"f {CODE + page * PAGE:#x} x20\n" for n in range(4000) for page in (n * 25 % 1000, of(n)))
+        paths[-1].write_text(mapped + "".join(fetches))
+    outcome = promotion.run(promotion.Plan(traces=tuple(map(str, paths)), timing=False), Store(), Session())
+    whole, residual = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in outcome.tables()["padding"].splitlines()
+        if line.startswith(("| whole", "| residual"))
+    )
+    assert whole == ["whole", "500", "0", "0", "+0", "100.0%", "100.00%"]
+    assert residual[:4] == ["residual", "500", "500", "1"]
+    assert float(residual[5].rstrip("%")) < 50
+    assert float(residual[6].rstrip("%")) < 95
 
 
 def test_the_chain_is_timed_on_this_computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

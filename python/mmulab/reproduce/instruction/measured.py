@@ -1,10 +1,11 @@
 """A run in the terms of paper 2's Table II, and of its figures."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mmulab.reproduce.instruction.setting import ALL_CLUSTERS, STALL
-from mmulab.reproduce.shared.cells import Figures, user
+from mmulab.reproduce.shared.cells import Figures, medians, user
 
 # Base pages of a superpage.
 WHOLE = 512
@@ -14,9 +15,17 @@ MEMORY = 3
 
 @dataclass(frozen=True)
 class Measured:
-    """A run of a program under a kernel."""
+    """Runs of a program under a kernel: the median of each counter, and each run alone if there are several."""
 
     of: Figures
+    runs: tuple["Measured", ...] = ()
+
+    @classmethod
+    def over(cls, runs: Sequence[Figures]) -> "Measured":
+        """Of one run for each recording of the program."""
+        if len(runs) == 1:
+            return cls(runs[0])
+        return cls(medians(runs), tuple(cls(run) for run in runs))
 
     @property
     def cycles(self) -> float:
@@ -106,3 +115,8 @@ def saved(after: float, before: float) -> float:
 def left(after: float, before: float) -> float:
     """What is left of `before`, as a share."""
     return after / before if before else 1.0
+
+
+def spread(runs: Sequence[float], form: str) -> str:
+    """The least and the most of several recordings, to stand behind their median."""
+    return f" [{min(runs):{form}} to {max(runs):{form}}]" if runs else ""

@@ -12,7 +12,15 @@ from mmulab.markdown import grid
 from mmulab.reproduce.instruction import published
 from mmulab.reproduce.instruction.measured import WHOLE, Measured, left, saved
 from mmulab.reproduce.instruction.programs import PROGRAMS
-from mmulab.reproduce.instruction.setting import ALL_CLUSTERS, REAL, SMALL, STOCK, Setting, promoting
+from mmulab.reproduce.instruction.setting import (
+    ALL_CLUSTERS,
+    PADDED,
+    REAL,
+    SMALL,
+    STOCK,
+    Setting,
+    promoting,
+)
 from mmulab.reproduce.instruction.subjects import Shared, Subject, measure, missing, subjects
 from mmulab.reproduce.shared.cells import Stopped, Store
 from mmulab.reproduce.shared.experiment import Session
@@ -26,7 +34,9 @@ FIGURE_4 = 18
 POINTS = (32, 28, 24, 20, 16, 12, 8, 4, 1)
 PAGE = 4096
 BY_CLUSTERS: Mapping[int, Setting] = {ALL_CLUSTERS: STOCK, **{n: promoting(n) for n in THRESHOLDS}}
-SETTINGS = (SMALL, *BY_CLUSTERS.values())
+# Padding beside the lowest threshold alone: the residual region is promoted, too.
+FILLED = Setting("threshold 1 and padding", PADDED.policy, with_grown_code=True)
+SETTINGS = (SMALL, *BY_CLUSTERS.values(), FILLED)
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,7 @@ class Outcome:
             "cycles": self._cycles(),
             "walks": self._walks(),
             "memory": self._memory(),
+            "padding": self._padding(),
         }
 
     def _programs(self) -> str:
@@ -246,6 +257,33 @@ class Outcome:
         titles = ("threshold", "superpages", "pages of code read beside stock's", "page tables saved", "kernel cycles")
         return grid(("program", *titles), lines, text=1)
 
+    def _padding(self) -> str:
+        """Padding beside the lowest threshold alone (section VI-C)."""
+        lines = []
+        for row in self.rows:
+            alone, filled = row.of[BY_CLUSTERS[1]], row.of[FILLED]
+            used = sum(int(window["pages"]) for window in last_windows(row.stock))
+            lines.append(
+                [
+                    row.subject.name,
+                    f"{residual_pages(row.stock):,}",
+                    f"{used:,}",
+                    str(filled.of.events.get("code_padded", 0)),
+                    f"{filled.code_pages - alone.code_pages:+,}",
+                    f"{left(filled.stall, alone.stall):.1%}",
+                    f"{left(filled.cycles, alone.cycles):.2%}",
+                ]
+            )
+        titles = (
+            "residual pages",
+            "in memory",
+            "regions padded",
+            "pages of code read",
+            "ITLB stall",
+            "execution cycles",
+        )
+        return grid(("threshold 1 = 100 %", *titles), lines)
+
 
 def code_sizes(found: Measured) -> list[int]:
     """Bytes of code that each file maps, the largest first."""
@@ -257,12 +295,17 @@ def code_sizes(found: Measured) -> list[int]:
 
 def residual_pages(found: Measured) -> int:
     """Pages of code behind the last whole 2 MB of the largest file (its residual region)."""
+    return sum(int(window["mapped_pages"]) for window in last_windows(found))
+
+
+def last_windows(found: Measured) -> list[dict[str, Any]]:
+    """The residual region of the largest file: a list of one, or of none where all of its code is whole."""
     files: dict[str, list[dict[str, Any]]] = {}
     for row in found.of.code:
         files.setdefault(row["file"], []).append(row)
     largest = max(files.values(), key=lambda rows: sum(int(row["mapped_pages"]) for row in rows), default=[])
     last = max(largest, key=lambda row: int(row["offset"]), default=None)
-    return int(last["mapped_pages"]) % WHOLE if last else 0
+    return [last] if last and int(last["mapped_pages"]) < WHOLE else []
 
 
 def run(plan: Plan, store: Store, session: Session) -> Outcome:

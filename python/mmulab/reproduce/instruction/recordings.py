@@ -12,34 +12,51 @@ from mmulab.workloads.record import Options, record
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """Which recordings: where they are kept, how long, how many of a program, and whether recipes may install."""
+
+    work: Path
+    instructions: int
+    runs: int
+    install: bool
+
+
+@dataclass(frozen=True)
 class Recorded:
     """Programs with their recordings, and why others have none."""
 
-    traces: dict[Program, str]
+    traces: dict[Program, tuple[str, ...]]
     missing: dict[Program, str]
 
 
-def recorded(programs: tuple[Program, ...], work: Path, instructions: int, install: bool, session: Session) -> Recorded:
-    """The recording of each program: the one in `work`, else a new one, if what its recipe needs is here."""
+def recorded(programs: tuple[Program, ...], wanted: Wanted, session: Session) -> Recorded:
+    """The recordings of each program: those in `work`, else new ones, if what its recipe needs is here."""
     found = Recorded({}, {})
-    work.mkdir(parents=True, exist_ok=True)
+    wanted.work.mkdir(parents=True, exist_ok=True)
     for program in programs:
-        name = "-".join([program.recipe, *program.sets, str(instructions)])
-        target = work / f"{name}.mmt"
-        if not target.exists():
-            why = _record(program, target, instructions, install, session)
-            if why is not None:
-                found.missing[program] = why
-                session.say(f"{program.label} is left out: {why}")
-                continue
-        found.traces[program] = str(target)
+        name = "-".join([program.recipe, *program.sets, str(wanted.instructions)])
+        targets = [wanted.work / f"{name}{_nth(number)}.mmt" for number in range(1, wanted.runs + 1)]
+        why = None
+        for target in targets:
+            if why is None and not target.exists():
+                why = _record(program, target, wanted, session)
+        if why is None:
+            found.traces[program] = tuple(map(str, targets))
+        else:
+            found.missing[program] = why
+            session.say(f"{program.label} is left out: {why}")
     return found
 
 
-def _record(program: Program, target: Path, instructions: int, install: bool, session: Session) -> str | None:
+def _nth(number: int) -> str:
+    """The end of the name of a program's further recordings."""
+    return f"-run-{number}" if number > 1 else ""
+
+
+def _record(program: Program, target: Path, wanted: Wanted, session: Session) -> str | None:
     """Records it. Why it could not be, if so."""
-    session.say(f"recording {program.label} ({program.recipe}), {instructions:,} instructions")
-    options = Options(instructions=instructions, may_install=install)
+    session.say(f"recording {program.label} ({program.recipe}), {wanted.instructions:,} instructions")
+    options = Options(instructions=wanted.instructions, may_install=wanted.install)
     progress: engine.ProgressCallback = session.on_progress or (lambda _now: None)
     try:
         recipe = Recipe.load(program.recipe, program.sets)

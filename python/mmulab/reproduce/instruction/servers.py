@@ -14,7 +14,7 @@ from typing import Any
 from mmulab import engine
 from mmulab.markdown import grid
 from mmulab.reproduce.instruction import published
-from mmulab.reproduce.instruction.measured import Measured, left, saved
+from mmulab.reproduce.instruction.measured import Measured, left, saved, spread
 from mmulab.reproduce.instruction.programs import PERSISTENT, RECONNECTING, Program
 from mmulab.reproduce.instruction.setting import (
     ALL_LEVELS,
@@ -74,6 +74,16 @@ class Row:
         count = ALL[what]
         return left(float(count(self.of[setting])), float(count(self.of[STOCK])))
 
+    def runs(self, setting: Setting, what: str) -> list[float]:
+        """The same for each recording alone, if there are several."""
+        count = ALL[what]
+        each = zip(self.of[setting].runs, self.of[STOCK].runs, strict=True)
+        return [left(float(count(found)), float(count(stock))) for found, stock in each]
+
+    def shown(self, setting: Setting, what: str) -> str:
+        """The same for a table, with the least and the most of the recordings."""
+        return f"{self.left(setting, what):.1%}{spread(self.runs(setting, what), '.1%')}"
+
     def data(self) -> dict[str, Any]:
         """For a file."""
         return {
@@ -81,6 +91,7 @@ class Row:
             "kernels": {
                 setting.name: {
                     **{name: count(found) for name, count in ALL.items()},
+                    "runs": [{name: count(run) for name, count in ALL.items()} for run in found.runs],
                     "superpages": found.superpages,
                     "events": {key: count for key, count in found.of.events.items() if count},
                     "work": {key: count for key, count in found.of.kernel_work.items() if count},
@@ -133,6 +144,17 @@ class WalkRow:
     alone: Measured
     shared: Measured
 
+    @property
+    def change(self) -> float:
+        """How much longer a walk is with shared tables."""
+        return -saved(self.shared.cycles_per_walk, self.alone.cycles_per_walk)
+
+    @property
+    def changes(self) -> list[float]:
+        """The same for each recording alone, if there are several."""
+        each = zip(self.shared.runs, self.alone.runs, strict=True)
+        return [-saved(shared.cycles_per_walk, alone.cycles_per_walk) for shared, alone in each]
+
     def data(self) -> dict[str, Any]:
         """For a file."""
         return {
@@ -140,6 +162,7 @@ class WalkRow:
             "clients": self.subject.clients,
             "cores": self.cores,
             "cycles_per_walk": {"alone": self.alone.cycles_per_walk, "shared": self.shared.cycles_per_walk},
+            "changes": self.changes,
             "overhead": {
                 "stock": self.stock.overhead,
                 "alone": self.alone.overhead,
@@ -241,7 +264,7 @@ class Outcome:
             for what in COUNTERS:
                 if not COUNTERS[what](row.of[STOCK]):
                     continue
-                ours = [f"{row.left(setting, what):.1%}" for setting in FIGURE_8]
+                ours = [row.shown(setting, what) for setting in FIGURE_8]
                 theirs = paper.get(what) if row.subject.stated else None
                 cells = ours if theirs is None else [f"{o} ({t})" for o, t in zip(ours, theirs, strict=True)]
                 lines.append([row.subject.name, what, *cells])
@@ -254,11 +277,13 @@ class Outcome:
         for row in self.rows:
             for what, count in KERNEL.items():
                 before = float(count(row.of[STOCK]))
-                found = [float(count(row.of[setting])) for setting in FIGURE_8]
-                if not before and not any(found):
+                found = {setting: float(count(row.of[setting])) for setting in FIGURE_8}
+                if not before and not any(found.values()):
                     continue
                 # What FreeBSD as it is does not do has no share of it.
-                ours = [f"{left(after, before):.1%}" if before else f"{after / 1e3:,.0f} k" for after in found]
+                ours = [
+                    row.shown(setting, what) if before else f"{after / 1e3:,.0f} k" for setting, after in found.items()
+                ]
                 if what == "kernel cycles" and row.subject.stated:
                     # The paper says it of sharing, in the reconnect mode.
                     ours[FIGURE_8.index(SHARING)] += f" ({1 - published.KERNEL_CYCLES:.1%})"
@@ -284,7 +309,7 @@ class Outcome:
                 str(row.cores),
                 f"{row.alone.cycles_per_walk:.1f}",
                 f"{row.shared.cycles_per_walk:.1f}",
-                f"{-saved(row.shared.cycles_per_walk, row.alone.cycles_per_walk):+.1%}",
+                f"{row.change:+.1%}{spread(row.changes, '+.1%')}",
                 f"{row.alone.overhead:.2%}",
             ]
             for row in self.walks
@@ -298,23 +323,25 @@ class Outcome:
         lines = []
         for subject in dict.fromkeys(row.subject for row in self.walks):
             found = {row.cores: row.stock for row in self.walks if row.subject == subject}
-            shares = [show_percent(found[count].overhead) if count in found else "–" for count in counts]
+            shares = [_overhead(found[count]) if count in found else "–" for count in counts]
             lines.append([subject.name, _clients(subject), *shares])
         titles = ("program", "clients", *(f"{n} core{'s' * (n > 1)}" for n in counts))
         return grid(titles, lines)
 
     def _parallel(self) -> str:
         """The same by hardware threads."""
-        lines = [
-            [row.subject.name, _clients(row.subject), *(show_percent(found.overhead) for found in row.of.values())]
-            for row in self.parallel
-        ]
+        lines = [[row.subject.name, _clients(row.subject), *map(_overhead, row.of.values())] for row in self.parallel]
         return grid(("program", "clients", *PARALLEL), lines)
 
 
 def _clients(subject: Subject) -> str:
     """How many clients a server had, if its recording is one of several that differ in that."""
     return "–" if subject.clients is None else str(subject.clients)
+
+
+def _overhead(found: Measured) -> str:
+    """The share of time that fetches wait."""
+    return f"{show_percent(found.overhead)}{spread([run.overhead for run in found.runs], '.2%')}"
 
 
 def programs(plan: Plan) -> tuple[Program, ...]:

@@ -12,22 +12,23 @@ from mmulab import engine
 from mmulab.reproduce.instruction.measured import Measured
 from mmulab.reproduce.instruction.programs import BY_RECIPE, Program
 from mmulab.reproduce.instruction.published import Stated
-from mmulab.reproduce.instruction.recordings import recorded
+from mmulab.reproduce.instruction.recordings import Wanted, recorded
 from mmulab.reproduce.instruction.setting import CODE_HEAP, IMAGE, JIT, Setting, Variant
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.cells import Cell, Figures, Store
 from mmulab.reproduce.shared.experiment import Session
-from mmulab.reproduce.shared.kinds import Among, Flag, Instructions, Trace
+from mmulab.reproduce.shared.kinds import Among, Flag, Instructions, Trace, Whole
 
 INSTRUCTIONS = 30_000_000
+MOST_RUNS = 100
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A recording."""
+    """A program: one recording of it, or several."""
 
     name: str
-    trace: str
+    traces: tuple[str, ...]
     # What the paper says of it.
     stated: Stated | None = None
     is_java: bool = False
@@ -43,6 +44,12 @@ class Shared:
     programs: tuple[Program, ...] = declare.option((), Among(BY_RECIPE), "Only these programs, by their recipes.")
     traces: tuple[str, ...] = declare.option(
         (), Trace(several=True), "Run this recording in place of the paper's programs. Repeatable.", name="trace"
+    )
+    runs: int = declare.option(
+        1,
+        Whole(1, MOST_RUNS),
+        "Recordings of each program. Figures are medians over them; the paper's are of 3 runs.",
+        shown=True,
     )
     instructions: int = declare.option(
         INSTRUCTIONS, Instructions(100_000), "Instructions recorded of each program.", shown=True
@@ -67,11 +74,12 @@ class Shared:
 def subjects(plan: Shared, programs: tuple[Program, ...], session: Session) -> tuple[list[Subject], dict[str, str]]:
     """What is run, of these programs, and why some are not."""
     if plan.traces:
-        return [Subject(Path(trace).stem, trace) for trace in plan.traces], {}
-    found = recorded(programs, plan.work, plan.instructions, plan.install, session)
+        return [Subject(Path(trace).stem, (trace,)) for trace in plan.traces], {}
+    wanted = Wanted(plan.work, plan.instructions, plan.runs, plan.install)
+    found = recorded(programs, wanted, session)
     here = [
-        Subject(program.label, trace, program.stated, program.is_java, program.window, program.clients)
-        for program, trace in found.traces.items()
+        Subject(program.label, traces, program.stated, program.is_java, program.window, program.clients)
+        for program, traces in found.traces.items()
     ]
     return here, {program.label: why for program, why in found.missing.items()}
 
@@ -79,20 +87,24 @@ def subjects(plan: Shared, programs: tuple[Program, ...], session: Session) -> t
 def measure(
     plan: Shared, subject: Subject, settings: Iterable[tuple[Variant, Setting]], store: Store
 ) -> Mapping[tuple[Variant, Setting], Measured]:
-    """The program on each machine under each kernel, over one decoding of its recording."""
+    """The program on each machine under each kernel, over one decoding of each of its recordings."""
     pairs = list(settings)
-    cells = [
-        Cell(
-            f"{subject.name}, {variant.name}, {setting.name}",
-            subject.trace,
-            variant.job(setting, (*(JIT if subject.is_java else ()), *plan.sets)),
-            plan.options(subject, setting),
-        )
-        for variant, setting in pairs
-    ]
-    kept: dict[str, Figures] = {}
-    store.run(cells, kept, together=True)
-    return {pair: Measured(kept[cell.name]) for pair, cell in zip(pairs, cells, strict=True)}
+    found: list[list[Figures]] = []
+    for number, trace in enumerate(subject.traces, 1):
+        run = f", run {number}" if len(subject.traces) > 1 else ""
+        cells = [
+            Cell(
+                f"{subject.name}{run}, {variant.name}, {setting.name}",
+                trace,
+                variant.job(setting, (*(JIT if subject.is_java else ()), *plan.sets)),
+                plan.options(subject, setting),
+            )
+            for variant, setting in pairs
+        ]
+        kept: dict[str, Figures] = {}
+        store.run(cells, kept, together=True)
+        found.append([kept[cell.name] for cell in cells])
+    return {pair: Measured.over(runs) for pair, runs in zip(pairs, zip(*found, strict=True), strict=True)}
 
 
 def cores(plan: Shared, count: int, threads: int = 1) -> Shared:

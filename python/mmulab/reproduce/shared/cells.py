@@ -1,9 +1,10 @@
 """Runs that are kept: each is done once, and found again by a hash of all that its result depends on."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from mmulab import Failure, _core, engine
@@ -113,6 +114,19 @@ class Figures:
                 "ended": result.ended,
             }
         )
+
+
+def medians(runs: Sequence[Figures]) -> Figures:
+    """The median of each number over several runs. What is no number is the first run's."""
+    return Figures({name: _median([run.data[name] for run in runs]) for name in runs[0].data})
+
+
+def _median(values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        return {key: _median([value.get(key, 0) for value in values]) for key in first}
+    is_number = isinstance(first, int | float) and not isinstance(first, bool)
+    return median(values) if is_number else first
 
 
 def user(figures: Figures) -> float:
