@@ -14,7 +14,7 @@ from mmulab.reproduce.instruction import servers
 from mmulab.reproduce.instruction.measured import Measured
 from mmulab.reproduce.instruction.programs import PERSISTENT
 from mmulab.reproduce.instruction.setting import BOTH, PADDED, PROMOTED, REAL, SHARING, STOCK, Setting
-from mmulab.reproduce.shared.cells import Figures, Store
+from mmulab.reproduce.shared.cells import Figures, Store, medians
 from mmulab.reproduce.shared.experiment import Session
 
 # Data in the caches, so that lines of page tables must share them; caches small enough for these programs.
@@ -151,6 +151,12 @@ def test_the_share_of_translation_by_cores_and_hyperthreads(tmp_path: Path, monk
     assert "| program | clients | 1 core | 2 cores |" in tables["share"]
     assert f"{one.stock.overhead:.1%}".replace("%", " %") in tables["share"]
     assert "2 hyperthreads" in tables["parallel"]
+
+
+def test_a_counter_that_a_run_lacks_is_0_there() -> None:
+    """Also if the first run lacks it."""
+    runs = [Figures({"events": events, "ended": "end"}) for events in ({"a": 4}, {"a": 2, "b": 6}, {"a": 9, "b": 1})]
+    assert medians(runs).data == {"events": {"a": 4, "b": 1}, "ended": "end"}
 
 
 def test_figures_of_several_recordings_are_medians(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

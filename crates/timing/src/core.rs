@@ -528,7 +528,7 @@ impl Core {
         if step.stores() > 0 {
             let mut at_hand = std::mem::take(&mut self.at_hand);
             for (va, bytes, there) in at_hand.drain(..) {
-                let drained = self.goes(va, bytes, retired.max(there));
+                let drained = self.write(va, bytes, retired.max(there));
                 self.store_queue.take(drained);
                 self.stores.note(va, bytes, done, drained);
             }
@@ -540,7 +540,7 @@ impl Core {
     /// When a store goes into the cache that may do so at `earliest`. Stores go in order, one in a cycle. Small ones of
     /// one line go together, as many as there are store units.
     #[inline(always)]
-    fn goes(&mut self, va: u64, bytes: u64, earliest: u64) -> u64 {
+    fn write(&mut self, va: u64, bytes: u64, earliest: u64) -> u64 {
         let line = (bytes <= JOINED_BYTES).then_some(va / LINE_BYTES);
         let joins = line.is_some() && line == self.drained_line;
         self.drained_line = line;

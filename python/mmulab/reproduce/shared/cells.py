@@ -123,8 +123,11 @@ def medians(runs: Sequence[Figures]) -> Figures:
 
 def _median(values: list[Any]) -> Any:
     first = values[0]
-    if isinstance(first, dict):
-        return {key: _median([value.get(key, 0) for value in values]) for key in first}
+    if any(isinstance(value, dict) for value in values):
+        # A counter that is 0 in a run may be absent there.
+        dicts = [value or {} for value in values]
+        keys = dict.fromkeys(key for one in dicts for key in one)
+        return {key: _median([one.get(key, 0) for one in dicts]) for key in keys}
     is_number = isinstance(first, int | float) and not isinstance(first, bool)
     return median(values) if is_number else first
 
