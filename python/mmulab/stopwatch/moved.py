@@ -45,6 +45,11 @@ class Text:
         return address - self.start + self.offset
 
 
+def whole(found: Iterable[Text]) -> int:
+    """Bytes of code that lie in whole, aligned 2 MB: those that could be moved."""
+    return sum(max(0, text.end // HUGE - -(-text.start // HUGE)) * HUGE for text in found)
+
+
 def texts(report: Json) -> list[Text]:
     """The mappings of code in a process's report, by address."""
     found = []

@@ -110,7 +110,9 @@ def _in_force(samples: list[dict[str, int]], reports: list[Json]) -> Json:
     main = max(reports, key=lambda r: int(r.get("code_moved", 0)), default={})
     code = {key: main.get(key, 0) for key in ("code_bytes", "code_moved", "code_huge")}
     pool = [[s.offset, s.start, s.end] for s in mosaics.largest(reports)]
-    sections = moved.coverage(moved.texts(main)) if code["code_moved"] else []
+    texts = moved.texts(main)
+    sections = moved.coverage(texts) if code["code_moved"] else []
+    code["code_whole"] = moved.whole(texts)
     return {"bytes": largest, "preloaded": bool(reports), **code, "code_sections": sections, "pool": pool}
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mmulab.stopwatch.settings import moves_code
 from mmulab.tables import plain
 from mmulab.units import show_bytes, show_percent
 
@@ -131,9 +132,8 @@ def remarks(found: Json) -> list[str]:
             )
         elif "mosaic" in wants and not force["pool"]:
             said.append(f"{one['name']}: the program maps no 2 MB through libc, so it had no mosaic")
-        elif any(word.startswith("code") for word in wants) and not force["code_moved"]:
-            fits = any(other["in_force"] and other["in_force"]["code_moved"] for other in found["settings"])
-            why = "the kernel refused" if fits else "none of its code is 2 MB long and aligned"
+        elif moves_code(wants) and not force["code_moved"]:
+            why = "the kernel refused" if force.get("code_whole") else "none of its code is 2 MB long and aligned"
             said.append(f"{one['name']}: {why}, so nothing was moved")
         collapsed = sum(run["vmstat"].get("thp_collapse_alloc", 0) for run in one["runs"])
         if collapsed:

@@ -1,6 +1,7 @@
 """Page settings under which a program can be timed without touching anybody else, and what each needs."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,11 @@ _ON = ("always", "madvise")
 
 # From and to, in bytes from the first 2 MB boundary of the heap.
 Part = tuple[int, int]
+
+
+def moves_code(preload: Sequence[str]) -> bool:
+    """Whether the preloaded library, told these words, moves the program's code."""
+    return any(word.startswith("code") for word in preload)
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Setting:
     @property
     def moves_code(self) -> bool:
         """Whether the program's code is moved."""
-        return any(word.startswith("code") for word in self.preload)
+        return moves_code(self.preload)
 
     def environment(self, report: Path, base: dict[str, str] | None = None) -> dict[str, str]:
         """The program's environment: the library in all settings alike, so that it costs all of them the same."""
