@@ -300,11 +300,20 @@ pub struct Fault {
     pub read_pages: u32,
     /// Pages mapped beside it by fault-around.
     pub around_pages: u32,
+    /// Whether a daemon had zeroed a part of the page before, or all of it.
+    #[serde(skip)]
+    pub zeroed_ahead: bool,
 }
 
 impl Fault {
     /// A fault of one kind that mapped a page of `order`, and nothing beside it.
     pub(crate) fn of(kind: FaultKind, order: PageOrder) -> Self {
-        Self { kind, order, stack_growth: false, read_pages: 0, around_pages: 0 }
+        Self { kind, order, stack_growth: false, read_pages: 0, around_pages: 0, zeroed_ahead: false }
+    }
+
+    /// Whether the kernel stored to all of the page just now: its lines are in the caches.
+    #[must_use]
+    pub fn stores_page(&self) -> bool {
+        self.kind.stores_page() && !self.zeroed_ahead
     }
 }

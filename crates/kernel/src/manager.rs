@@ -139,6 +139,20 @@ pub(crate) trait Manager {
 
     /// Serves an access the mapping allows.
     fn serve(&self, space: &mut AddressSpace, cx: &mut Cx, va: VirtAddr, access: Access) -> Result<Fault, FaultError> {
+        let before = cx.counts.events.get(EventKind::ZeroedAhead);
+        let fault = self.serve_page(space, cx, va, access)?;
+        let zeroed_ahead = cx.counts.events.get(EventKind::ZeroedAhead) != before;
+        Ok(Fault { zeroed_ahead, ..fault })
+    }
+
+    /// The same, without a word on who zeroed the page.
+    fn serve_page(
+        &self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<Fault, FaultError> {
         let Some(span) = space.vmas.find(va.raw()).cloned() else { unreachable!("the caller found the mapping") };
         cx.memory.resident.act_for(space.region(va.raw()));
         match space.probe(cx.mem, va) {

@@ -1,7 +1,6 @@
 //! MAP_POPULATE and MADV_POPULATE: pages faulted in before they are touched.
 
 use crate::manager::Manager;
-use crate::report::counts::EventKind;
 use crate::space::range::PageRange;
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{FaultError, Note};
@@ -27,9 +26,8 @@ pub(super) fn fill(
         let step = match space.probe(cx.mem, VirtAddr::new(at)) {
             Found::Leaf(leaf) => leaf.order,
             Found::Hole(_) => {
-                let ahead = cx.counts.events.get(EventKind::ZeroedAhead);
                 let fault = manager.serve(space, cx, VirtAddr::new(at), access)?;
-                if fault.kind.stores_page() && cx.counts.events.get(EventKind::ZeroedAhead) == ahead {
+                if fault.stores_page() {
                     stored_to(&mut cx.effects.populated, VirtAddr::new(at).align_down(fault.order), fault.order);
                 }
                 fault.order

@@ -91,7 +91,7 @@ mod tests {
         effects.work.push(Work { kind: WorkKind::FaultEntry, count: 1 });
         effects.work.push(Work { kind: WorkKind::ZeroBytes, count: bytes });
         effects.allocator.splits = 2;
-        let fault = Fault { kind, order, stack_growth: false, read_pages: 0, around_pages: 0 };
+        let fault = Fault { kind, order, stack_growth: false, read_pages: 0, around_pages: 0, zeroed_ahead: false };
         into.add(&fault, &effects, &costs, 0.0);
     }
 

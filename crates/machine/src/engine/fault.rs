@@ -73,16 +73,14 @@ impl<B: Below, X: Execution> Engine<B, X> {
     ) -> Result<Result<Option<PageOrder>, FaultError>, Ended> {
         let state = &mut self.state;
         let (actor, kernel) = (state.acting.actor, &mut state.system.kernel);
-        let count = |kernel: &Kernel, event| kernel.counts().events.get(event);
-        let promoted = count(kernel, EventKind::Promotion);
-        let zeroed_ahead = count(kernel, EventKind::ZeroedAhead);
+        let promotions = |kernel: &Kernel| kernel.counts().events.get(EventKind::Promotion);
+        let promoted = promotions(kernel);
         let served = kernel.fault(&mut state.system.mem, actor, va, access, &mut state.effects);
-        let has_promoted = count(kernel, EventKind::Promotion) != promoted;
-        let was_zeroed = count(kernel, EventKind::ZeroedAhead) != zeroed_ahead;
+        let has_promoted = promotions(kernel) != promoted;
         self.time_fault(&served);
         self.deliver_effects(if has_promoted { Cause::Promotion } else { Cause::Fault }, obs)?;
         Ok(served.map(|fault| {
-            let is_stored = X::KERNEL_STORES && !was_zeroed && fault.kind.stores_page();
+            let is_stored = X::KERNEL_STORES && fault.stores_page();
             // Promotion joins pages that have contents: the fault's own is a base page.
             is_stored.then_some(if has_promoted { PageOrder::P4K } else { fault.order })
         }))
