@@ -164,7 +164,7 @@ def test_an_empty_pool_and_denied_files_are_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(settings, "_pool_pages", lambda: 0)
     assert "nr_hugepages" in str(BY_NAME["code-hugetlb"].missing())
     switch = tmp_path / "shmem_enabled"
-    monkeypatch.setattr(settings, "_SHMEM", switch)
+    monkeypatch.setattr(settings, "SHMEM", switch)
     assert "says nothing" in str(BY_NAME["code-tmpfs"].missing())
     switch.write_text("always within_size advise never [deny] force\n")
     assert "says deny" in str(BY_NAME["code-tmpfs"].missing())

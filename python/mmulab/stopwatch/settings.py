@@ -10,7 +10,9 @@ from mmulab import UserError, paths
 _MM = Path("/sys/kernel/mm")
 _THP = _MM / "transparent_hugepage"
 # Of files in memory without a name. MADV_COLLAPSE needs no more than that they are not denied (mm/shmem.c).
-_SHMEM = _THP / "shmem_enabled"
+SHMEM = _THP / "shmem_enabled"
+# How many pages of the default huge size are set aside.
+POOL = Path("/proc/sys/vm/nr_hugepages")
 # glibc.malloc.hugetlb: 1 advises huge pages for malloc's memory, 2 takes it from the pool (glibc 2.35 and later).
 _MALLOC_THP, _MALLOC_POOL = "glibc.malloc.hugetlb=1", "glibc.malloc.hugetlb=2"
 _ON = ("always", "madvise")
@@ -74,15 +76,15 @@ class Setting:
         if self.large:
             return {_size(2048): "madvise"} if _size(2048).exists() else {_THP / "enabled": "madvise"}
         if self.tmpfs:
-            return {_SHMEM: "advise"}
+            return {SHMEM: "advise"}
         return {}
 
     def missing(self) -> str | None:
         """The reason why this system does not give these pages as it is set; None if it does."""
         if self.pool and not _pool_pages():
-            return "the pool of 2 MB pages is empty (/proc/sys/vm/nr_hugepages): an administrator can fill it"
-        if self.tmpfs and (selected(_SHMEM) or "deny") == "deny":
-            return f"files in memory cannot have huge pages: {_SHMEM} says {selected(_SHMEM) or 'nothing'}"
+            return f"the pool of 2 MB pages is empty ({POOL}): an administrator can fill it"
+        if self.tmpfs and (selected(SHMEM) or "deny") == "deny":
+            return f"files in memory cannot have huge pages: {SHMEM} says {selected(SHMEM) or 'nothing'}"
         if self.size_kb is not None:
             return self._missing_size()
         if self.large and not _works(2048):

@@ -16,7 +16,7 @@ from typing import Any
 from mmulab import paths
 from mmulab.result import Result, address
 from mmulab.stopwatch.kernel import read_only_files
-from mmulab.stopwatch.settings import SETTINGS, general, selected
+from mmulab.stopwatch.settings import POOL, SETTINGS, SHMEM, general, selected
 from mmulab.study.places import Region
 
 # What a line is for, or nothing where it goes with the line above; and the line.
@@ -24,9 +24,6 @@ Line = tuple[str, str]
 # The kernel's switches for transparent huge pages of anonymous memory.
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _ENABLED = f"{_THP}/enabled"
-_SHMEM = f"{_THP}/shmem_enabled"
-# How many pages of the default huge size are set aside.
-_POOL = Path("/proc/sys/vm/nr_hugepages")
 # What Linux says of the process itself.
 _STATUS = Path("/proc/self/status")
 # By what a mapped file is called: whose allocator it is, and what makes it ask for huge pages.
@@ -186,7 +183,7 @@ def _has_go_magic(file: Path) -> bool:
 def _from_pool(command: str, mapped: Sequence[Region]) -> list[str]:
     """How a program gets pages out of the hugetlb pool, which are set aside first."""
     pages = -(-sum(r.resident.get("hugetlb-2m", 0) for r in mapped) // (2 << 20))
-    found = [f"echo {max(1, pages)} | sudo tee {_POOL}     # sets the pages aside"]
+    found = [f"echo {max(1, pages)} | sudo tee {POOL}     # sets the pages aside"]
     if _is_malloced(mapped):
         for value, what in ((2, "malloc takes them (glibc 2.35 and later)"), (1, "or asks for transparent ones")):
             found.append(f"GLIBC_TUNABLES=glibc.malloc.hugetlb={value} {command}     # {what}")
@@ -206,7 +203,7 @@ def code(trace: dict[str, Any], others: Collection[str] = ()) -> list[Line]:
         found += _grouped(
             "hugetlb",
             [
-                f"echo 64 | sudo tee {_POOL}     # sets the pages aside",
+                f"echo 64 | sudo tee {POOL}     # sets the pages aside",
                 f"mmulab try --settings 4k,code-hugetlb -- {command}",
                 f"LD_PRELOAD={paths.try_library()} MMULAB_TRY=code-hugetlb {command}     # or, linked for it:",
                 "cc -B /usr/share/libhugetlbfs -Wl,--hugetlbfs-align ..",
@@ -232,18 +229,18 @@ def about_khugepaged() -> str:
 
 def about_tmpfs() -> str:
     """What huge pages of a tmpfs need, and whether this computer's kernel has them."""
-    setting = selected(_SHMEM)
+    setting = selected(SHMEM)
     if not setting:
-        return f"It needs a kernel with huge pages of tmpfs, which this is not: {_SHMEM} is absent."
+        return f"It needs a kernel with huge pages of tmpfs, which this is not: {SHMEM} is absent."
     if setting == "deny":
-        return f"It needs an administrator: {_SHMEM} is [deny], so no tmpfs has huge pages."
+        return f"It needs an administrator: {SHMEM} is [deny], so no tmpfs has huge pages."
     return (
         "It needs an administrator who mounts a tmpfs with huge pages, and mapping and file equal modulo 2 MB. This "
-        f"kernel has such pages ({_SHMEM} is [{setting}], which a mount's own option overrides)."
+        f"kernel has such pages ({SHMEM} is [{setting}], which a mount's own option overrides)."
     )
 
 
-def about_pool(found: Path = _POOL) -> str:
+def about_pool(found: Path = POOL) -> str:
     """What copies of code on pages of the hugetlb pool need, and how many are set aside here. `found`: their number."""
     try:
         pages = int(found.read_text())
