@@ -34,6 +34,8 @@ NEIGHBOUR = CHECKOUT / "tests" / "data" / "probe-zen4-neighbour.json"
 # Some curves of an Emerald Rapids in a virtual machine. Its loads that do not wait for each other come with a chase
 # over the same lines.
 EMERALD_RAPIDS = CHECKOUT / "tests" / "data" / "probe-emeraldrapids-guest.json"
+# Two chases of memory with instructions of one kind between their loads, beside a busy thread of an Ice Lake's core.
+QUEUES = CHECKOUT / "tests" / "data" / "probe-icelake-queues.json"
 # Chases with equal steps on another processor.
 ZEN3 = CHECKOUT / "tests" / "data" / "probe-zen3-guest.json"
 
@@ -178,6 +180,28 @@ def test_what_a_neighbour_on_the_core_takes_enters_the_machine(cli: Cli, shared:
     left = figures["adds_at_once"]["value"] / 2
     assert timing["units"]["int"] == pytest.approx(left, abs=1 / 16)
     assert (timing["width"], timing["retire_width"]) == pytest.approx((6 * left / 4, 8 * left / 4), abs=1 / 16)
+
+
+def test_registers_and_queues_that_a_neighbour_takes_enter_the_machine(cli: Cli, shared: Json) -> None:
+    """The whole core has 264 and 192 registers, and places for 128 loads and 72 stores."""
+    queues = json.loads(QUEUES.read_text("utf-8"))["curves"]
+    others = [curve for curve in shared["curves"] if not curve["name"].startswith("walk")]
+    path = cli.cwd / "queues.json"
+    path.write_text(json.dumps({**shared, "curves": others + queues}))
+    ran = cli("probe", "--from", str(path), "--json", "--out", "out")
+    assert ran.code == 0, ran.err
+    figures = _figures(ran.json())
+    found = {kind: figures[f"{kind}_in_flight"]["value"] for kind in ("ints", "vectors", "loads", "stores")}
+    assert 132 < found["ints"] < 200
+    assert 96 < found["vectors"] < 176
+    assert 64 < found["loads"] < 128
+    assert 36 < found["stores"] < 60
+    timing = _timing(str(cli.cwd / "out" / "this-machine.toml"))
+    assert [timing[key] for key in ("int_registers", "vector_registers", "loads", "stores")] == [
+        round(found[kind]) for kind in ("ints", "vectors", "loads", "stores")
+    ]
+    assert "stores: probed" in timing["source"]
+    assert "stores" not in timing["assumed"]
 
 
 def test_costs_of_walks_say_how_many_run_and_what_a_guest_caches(shared: Json) -> None:

@@ -62,6 +62,9 @@ pub enum Pattern {
     Window {
         /// Footprint of both chases together.
         bytes: u64,
+        /// The instructions' kind.
+        #[serde(default)]
+        of: window::Between,
     },
     /// Every line of `bytes`, once, by `chains` chases at once, `x` microseconds after all were used. No control.
     Idle {
@@ -222,7 +225,7 @@ impl CurveSpec {
             Pattern::Spread { .. } => most * LARGE as u64,
             Pattern::Chains { bytes }
             | Pattern::Idle { bytes, .. }
-            | Pattern::Window { bytes }
+            | Pattern::Window { bytes, .. }
             | Pattern::Strides { bytes }
             | Pattern::Latencies { bytes }
             | Pattern::Pairs { bytes } => bytes,
@@ -340,7 +343,7 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
             let first = random.below(FRESH_FROM / FRESH_BYTES) * FRESH_BYTES;
             (0..FRESH_BYTES / line).map(|i| first + i * line).collect()
         }
-        Pattern::Chains { bytes } | Pattern::Window { bytes } => {
+        Pattern::Chains { bytes } | Pattern::Window { bytes, .. } => {
             (0..bytes / (4 * line)).map(|i| 4 * i * line).collect()
         }
         Pattern::Strides { bytes } => {
@@ -447,12 +450,12 @@ fn loads(region: &Region, lines: &[u64]) -> Took {
 }
 
 /// One repeat of every point of a window: the chases go on from point to point, so that no line is met twice.
-fn windows(spec: &CurveSpec, region: &Region, repeat: u32, points: &mut [Point]) {
+fn windows(spec: &CurveSpec, of: window::Between, region: &Region, repeat: u32, points: &mut [Point]) {
     let mut random = Random::new(spec.seed ^ u64::from(repeat) << 32);
     let heads = link(region, &lines(spec, 1, &mut random), 2);
     let mut heads = [heads[0], heads[1]];
     for point in points {
-        let took = timed(|| window::run(&mut heads, FEWEST, point.x));
+        let took = timed(|| window::run(&mut heads, FEWEST, of, point.x));
         point.cycles.push(took.cycles / FEWEST as f64);
         point.ns.push(took.ns / FEWEST as f64);
     }
@@ -580,7 +583,7 @@ pub fn measure(spec: &CurveSpec, mut go_on: impl FnMut(f64) -> bool) -> Result<C
 /// Adds one repeat to all points, if the curve's points are measured together; whether they are.
 fn measure_together(spec: &CurveSpec, repeat: u32, points: &mut [Point], region: &Region) -> bool {
     match spec.pattern {
-        Pattern::Window { .. } => windows(spec, region, repeat, points),
+        Pattern::Window { of, .. } => windows(spec, of, region, repeat, points),
         Pattern::Latencies { .. } => latencies(spec, region, repeat, points),
         _ => return false,
     }

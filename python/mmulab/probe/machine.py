@@ -42,6 +42,14 @@ MOSTLY = 0.8
 LIKE_NEW = 0.95
 # The same of a second level: frames that fall on the same sets cost a chase up to a tenth of it.
 SECOND_LIKE_NEW = 0.9
+# By key of a core in time: the figure that shows how many instructions of a kind are in flight.
+IN_FLIGHT = {
+    "window": "window",
+    "loads": "loads_in_flight",
+    "stores": "stores_in_flight",
+    "int_registers": "ints_in_flight",
+    "vector_registers": "vectors_in_flight",
+}
 # Share of 2 MB pages with one TLB entry from which on such entries are said to exist.
 ENTRIES_EXIST = 0.5
 # Steps that a prefetcher in a description can be ahead (crates/timing).
@@ -263,6 +271,7 @@ def _timing(core: Table, figures: dict[str, Json], base: str, second_level: int)
     def set_to(path: str, figure: Json, value: float, least: float = 1) -> None:
         table, _, key = path.rpartition(".")
         (timing[table] if table else timing)[key] = max(least, value)
+        timing["assumed"] = {name: why for name, why in timing.get("assumed", {}).items() if name != key}
         known.append(f"{path}: {_why(figure)}")
 
     outstanding = _reliable(figures, "memory_outstanding")
@@ -283,9 +292,10 @@ def _timing(core: Table, figures: dict[str, Json], base: str, second_level: int)
             timing["memory"][key] = FOLLOWED
             why = f"{base} has no prefetcher by {what}, and here one was timed; nobody states how many loads it follows"
             timing["assumed"] = {**timing.get("assumed", {}), key: why}
-    window = _reliable(figures, "window")
-    if window is not None and window["value"] < timing["window"] * LIKE_NEW:
-        set_to("window", window, round(window["value"]))
+    for key, name in IN_FLIGHT.items():
+        left = _reliable(figures, name)
+        if left is not None and left["value"] < timing[key] * LIKE_NEW:
+            set_to(key, left, round(left["value"]))
     # Of a probe that has no instructions of several kinds, adds stand for them.
     left, whole = _reliable(figures, "mixed_at_once"), timing["width"]
     if left is None:

@@ -47,7 +47,14 @@ FRESH_US = [1, 300, 600, 1200, 2400, 4800]
 # are among the last 50.
 LATENCIES = (1, 10, 100, 250, 500, 750, 900, 950, 960, 970, 980, 990, 995, 999)
 # Instructions between two loads of memory: those that crates/host/src/window.rs has code for.
-BETWEEN = (32, 64, 96, *range(112, 321, 16), 352, 384, 416, 448, 512, 576, 640)
+BETWEEN = (32, 64, 96, *range(112, 385, 16), 416, 448, 512, 576, 640)
+# The same of one kind alone: they fill a register file, or the queue of loads or stores.
+QUEUES = {
+    "ints": (32, 64, *range(96, 321, 16), 352, 384, 448),
+    "vectors": (32, 64, *range(96, 321, 16), 352, 384, 448),
+    "loads": (16, 32, 48, 64, 80, *range(96, 257, 16), 320),
+    "stores": (16, 24, 32, *range(40, 97, 8), 112, 128, 160, 192),
+}
 # Lines from one load to the next: the next line, and a line of another page.
 STRIDES = (1, 65, 129, 1025)
 # Memory that no cache holds a large share of, or there is no more of it.
@@ -60,8 +67,8 @@ PAIRS_BYTES = 1 << 30
 WIDE = ("loads", "stores", "vectors", "mixed")
 # Jumps in code: from fewer than the smallest branch target buffer has, to more than the largest, 256 KB of code.
 JUMPS = (128, 16384)
-# Curves of what neighbours change, beside those of `CORE`: jumps that the front end knows, the window, the second and
-# the third level, misses at once, and walks.
+# Curves of what neighbours change, beside those of `CORE`: jumps that the front end knows, the window and smaller
+# queues, the second and the third level, misses at once, and walks.
 CHANGING = {
     "jumps",
     "footprint-at-once",
@@ -70,6 +77,7 @@ CHANGING = {
     "memory-chains",
     "memory-latencies",
     "window",
+    *(f"window-{of}" for of in QUEUES),
     "idle-first",
     "idle-second",
     "idle",
@@ -143,11 +151,10 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
         raise Failure(f"only {memory // MB} MB of memory can be used: probe needs 64 MB (a third of what is available)")
     curves: list[Json] = []
 
-    def measure(name: str, kind: str, backing: str, xs: list[int], share: tuple[float, float], **more: int) -> Json:
-        pattern = {"kind": kind, **{k: v for k, v in more.items() if k in ("pages", "bytes", "chains")}}
-        asked = {"name": name, "pattern": pattern, "backing": backing}
+    def measure(name: str, kind: str, backing: str, xs: list[int], share: tuple[float, float], **more: Any) -> Json:
+        repeats = more.pop("repeats", effort.repeats)
+        asked = {"name": name, "pattern": {"kind": kind, **more}, "backing": backing}
         begin, end = share
-        repeats = more.get("repeats", effort.repeats)
         return _curve(asked, xs, repeats, effort, lambda done: progress(name, begin + (end - begin) * done))
 
     often = OFTEN * effort.repeats
@@ -181,7 +188,10 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves.append(
         measure("memory-latencies", "latencies", "2M", list(LATENCIES), (0.4, 0.41), bytes=top, repeats=often)
     )
-    curves.append(measure("window", "window", "2M", list(BETWEEN), (0.41, 0.45), bytes=top, repeats=often))
+    curves.append(measure("window", "window", "2M", list(BETWEEN), (0.41, 0.44), bytes=top, repeats=often))
+    for of, numbers in QUEUES.items():
+        name, some = f"window-{of}", list(numbers)
+        curves.append(measure(name, "window", "2M", some, (0.44, 0.45), bytes=top, of=of, repeats=often))
     for name, (size, waits, times) in (("idle-first", IDLE_FIRST), ("idle-second", IDLE_SECOND)):
         many = times * effort.repeats
         curves.append(measure(name, "idle", "2M", waits, (0.45, 0.46), bytes=size, chains=1, repeats=many))

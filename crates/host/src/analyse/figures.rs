@@ -1,10 +1,11 @@
 //! The figures of a machine, each with the interval over repeats and the curve it was found in.
 //!
-//! Curves are found by their names. Of the core: `add-chain`, `wide-adds`, `wide-loads`, `wide-stores`, `wide-vectors`,
-//! `wide-mixed`, `jumps`, `window`. Of caches and memory: `footprint`, `footprint-at-once`, `second-level`,
-//! `memory-chains`, `memory-latencies`, `idle-first`, `idle-second`, `idle`, `fresh`, `strides`, `pairs`. Of
-//! translation: `pages-4k`, `pages-2m`, `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`,
-//! `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`, `walk-spread`.
+//! Curves are found by their names. Of the core: `add-chain`, `wide-adds`, `wide-loads`, `wide-stores`,
+//! `wide-vectors`, `wide-mixed`, `jumps`, `window`, `window-ints`, `window-vectors`, `window-loads`, `window-stores`.
+//! Of caches and memory: `footprint`, `footprint-at-once`, `second-level`, `memory-chains`, `memory-latencies`,
+//! `idle-first`, `idle-second`, `idle`, `fresh`, `strides`, `pairs`. Of translation: `pages-4k`, `pages-2m`,
+//! `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`,
+//! `walk-spread`.
 //! A figure whose curve does not show it has no value, and says why.
 
 use super::{
@@ -54,6 +55,9 @@ pub fn figures(curves: &[Curve]) -> Vec<Figure> {
     }
     all.extend(of("jumps").into_iter().flat_map(jumps::figures));
     all.extend(of("window").map(shared::window));
+    for queue in shared::QUEUES {
+        all.extend(of(&format!("window-{}", queue.0)).map(|curve| shared::queue(curve, queue)));
+    }
     for kind in ["adds", "loads", "stores", "vectors", "mixed"] {
         all.extend(of(&format!("wide-{kind}")).map(|curve| shared::at_once(curve, kind)));
     }

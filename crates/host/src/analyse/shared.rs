@@ -26,13 +26,32 @@ pub(super) fn window(curve: &Curve) -> Figure {
             .into(),
         missing: "loads of memory ran at once, or did not, at all distances that were tried".into(),
     };
-    figure(wanted, &|take| harmonic(curve, take).map(|size| (size, None)))
+    figure(wanted, &|take| harmonic(curve, WIDTH, take).map(|size| (size, None)))
 }
 
-fn harmonic(curve: &Curve, take: &Take) -> Option<f64> {
+/// Kinds of instructions that fill something smaller than the window, as in `window-loads`, and how many of them a core
+/// of today begins in a cycle, about.
+pub(super) const QUEUES: [(&str, f64); 4] = [("ints", 4.0), ("vectors", 3.0), ("loads", 2.0), ("stores", 1.0)];
+
+/// The figures `ints_in_flight`, `vectors_in_flight`, `loads_in_flight` and `stores_in_flight`: instructions of one
+/// kind that are in flight with a load that waits for memory. They take registers of a file, or places of a queue. The
+/// mean is that of the window. `width`: how many begin in a cycle.
+pub(super) fn queue(curve: &Curve, (kind, width): (&str, f64)) -> Figure {
+    let wanted = Wanted {
+        name: format!("{kind}_in_flight"),
+        unit: "instructions",
+        curve,
+        note: "instructions of this kind alone between two loads of memory that still run at once".into(),
+        missing: "loads of memory ran at once, or did not, at all distances that were tried".into(),
+    };
+    figure(wanted, &|take| harmonic(curve, width, take).map(|size| (size, None)))
+}
+
+/// The mean of sizes. The instructions between begin by `width` in a cycle.
+fn harmonic(curve: &Curve, width: f64, take: &Take) -> Option<f64> {
     // The instructions between take time themselves. They run beside the loads while they are in the window, and behind
     // them otherwise. Half of their time is a fair share on both sides.
-    let own = |p: &Point| p.x as f64 / WIDTH;
+    let own = |p: &Point| p.x as f64 / width;
     let costs: Vec<f64> = curve.points.iter().map(|p| (take.trimmed(&p.cycles) - own(p)).max(1.0)).collect();
     let costs = monotone(&costs);
     let (first, last) = (costs.first()?, costs.last()?);
@@ -50,7 +69,7 @@ const WIDTH: f64 = 6.0;
 /// The figures `adds_at_once`, `loads_at_once`, `stores_at_once`, `vectors_at_once` and `mixed_at_once`: independent
 /// instructions of a kind, or of several, named as in `wide-adds`, that begin in a cycle.
 pub(super) fn at_once(curve: &Curve, kind: &str) -> Figure {
-    let what = if kind == "mixed" { "adds, vector adds and loads" } else { kind };
+    let what = if kind == "mixed" { "adds, loads, and vector registers added or zeroed, in turn," } else { kind };
     let wanted = Wanted {
         name: format!("{kind}_at_once"),
         unit: "in a cycle",
@@ -163,7 +182,10 @@ pub(super) fn second_level(curve: &Curve) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Backing, Pattern, window::BETWEEN};
+    use crate::{
+        Backing, Pattern,
+        window::{BETWEEN, Between},
+    };
 
     /// A core whose window is `sizes.0` for a share of the time, and else `sizes.1`; memory is 540 cycles away.
     fn curve(share: f64, sizes: (f64, f64)) -> Curve {
@@ -175,7 +197,7 @@ mod tests {
             let cycles = share * pair(x as f64, sizes.0) + (1.0 - share) * pair(x as f64, sizes.1);
             Point { cycles: vec![cycles; 3], ns: vec![cycles; 3], ..Point::new(x) }
         };
-        let pattern = Pattern::Window { bytes: 1 << 28 };
+        let pattern = Pattern::Window { bytes: 1 << 28, of: Between::Mixed };
         let points = BETWEEN.iter().map(point).collect();
         Curve { name: "window".into(), pattern, backing: Backing::Large, huge_share: None, frames: None, points }
     }
@@ -189,6 +211,9 @@ mod tests {
         let found = window(&curve(0.5, (160.0, 320.0))).value.unwrap();
         assert!((found / 213.0 - 1.0).abs() < 0.1, "{found}");
         assert_eq!(window(&curve(0.0, (1e4, 1e4))).value, None);
+        let found = queue(&curve(0.0, (128.0, 128.0)), ("loads", WIDTH));
+        assert_eq!(found.name, "loads_in_flight");
+        assert!((found.value.unwrap() / 128.0 - 1.0).abs() < 0.1, "{:?}", found.value);
     }
 
     /// A second level of 2 MB, of which a neighbour takes half in some of nine moments.
