@@ -35,6 +35,7 @@ stores = {stores}
 int_registers = {int_registers}
 vector_registers = {vector_registers}
 fetch_ahead = {fetch_ahead}
+fetch_blocks = {fetch_blocks}
 mispredict_cycles = 10
 forward_cycles = {forward_cycles}
 bump_cycles = {bump_cycles}
@@ -94,10 +95,10 @@ memory_spread = {spread}
 # A core on which nothing is short, with 4 cycles to the cache and 100 to memory.
 ROOMY = {
     "width": 4, "retire_width": 4, "window": 64, "loads": 32, "stores": 32, "int_registers": 64, "vector_registers": 64,
-    "fetch_ahead": 16, "forward_cycles": 5, "bump_cycles": 0, "int": 4, "vector": 2, "load": 2, "store": 1,
-    "stream_distance": 0, "strides": 0, "stride_distance": 0, "regions": 0, "region_reach": 0, "overhead_cycles": 0,
-    "read_cycles": 0, "turnaround_cycles": 0, "fill_buffers": 8, "itlb": 16, "dtlb": 16, "walkers": 2,
-    "lines": 64 * 64, "ways": 64, "memory": 100,
+    "fetch_ahead": 16, "fetch_blocks": 1, "forward_cycles": 5, "bump_cycles": 0, "int": 4, "vector": 2, "load": 2,
+    "store": 1, "stream_distance": 0, "strides": 0, "stride_distance": 0, "regions": 0, "region_reach": 0,
+    "overhead_cycles": 0, "read_cycles": 0, "turnaround_cycles": 0, "fill_buffers": 8, "itlb": 16, "dtlb": 16,
+    "walkers": 2, "lines": 64 * 64, "ways": 64, "memory": 100,
     # Quantiles of the latency of memory, and lines and cycles of a second cache level.
     "spread": [], "second": None,
     # Branch target buffers, and cycles of decoding; None for all targets known.
@@ -248,7 +249,7 @@ def random_shape(random: Random) -> Json:
     fusion = {"arithmetic": random.random() < 0.5, "memory": random.random() < 0.5}
     return {
         **ROOMY, **few, "branch_targets": random.choice([None, targets]), "fusion": random.choice([None, fusion]),
-        "moves_share_registers": random.random() < 0.5,
+        "moves_share_registers": random.random() < 0.5, "fetch_blocks": random.choice([1, 2, 3]),
         **{key: random.choice([1, 2, 4, 16, 64]) for key in queues},
         "forward_cycles": random.randint(0, 7), "bump_cycles": random.randint(0, 2), "itlb": random.choice([1, 4]),
         "stream_distance": random.choice([0, 1, 4, 64]), "strides": random.choice([0, 1, 3, 64]),
@@ -419,7 +420,8 @@ def test_a_fetch_that_misses_drains_the_window(tmp_path: Path) -> None:
 
 def test_a_window_of_independent_loads_waits_for_the_slowest(tmp_path: Path) -> None:
     """Of the same mean latency, loads that scatter take longer at once. A chase of them takes as long as their sum."""
-    addresses = [DATA + line * 64 for line in range(512)]
+    # Lines of a page that are on their way together take as long, so each is of another page than the seven before.
+    addresses = [DATA + line % 8 * 4096 + line // 8 * 64 for line in range(512)]
     few: Json = {"window": 8, "lines": 64, "ways": 1, "loads": 8}
 
     def per_load(load: Inst, **shape: Any) -> float:

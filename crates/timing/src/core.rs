@@ -237,8 +237,12 @@ pub struct Core {
     targets: Option<Targets>,
     pending: Option<Pending>,
     front: Front,
-    /// When the next block may be asked for.
+    /// When the next block may be asked for, if it does not follow the last one at once.
     fetch_next: u64,
+    /// Where the code behind the last block lies, unless the block always goes elsewhere; and how many blocks, with it,
+    /// had their translations known in one cycle.
+    behind: Option<u64>,
+    at_once: u8,
     /// Nothing is dispatched before: a serial instruction retires.
     floor: u64,
     /// Stores that go into the cache: when the last one did, and its line, if it is a small one.
@@ -279,6 +283,8 @@ impl Core {
             pending: None,
             front: Front::default(),
             fetch_next: 0,
+            behind: None,
+            at_once: 0,
             floor: 0,
             drain: InOrder::new(units.store),
             drained_line: None,
@@ -357,9 +363,13 @@ impl Core {
             }
         }
         self.instructions += block.steps.len() as u64;
+        let behind = start.wrapping_add(block.bytes);
+        let mut goes_on = block.bytes > 0;
         if let Some(pending) = &mut self.pending {
-            pending.next = start.wrapping_add(block.bytes);
+            pending.next = behind;
+            goes_on &= pending.kind == Branch::Conditional;
         }
+        self.behind = goes_on.then_some(behind);
         Ok(())
     }
 
@@ -426,8 +436,12 @@ impl Core {
     /// Fetches a block, ahead of dispatch as far as the queue allows.
     #[inline(always)]
     fn fetch<M: Memory>(&mut self, start: u64, instructions: u64, memory: &mut M) -> Result<(), M::Error> {
-        let at = self.fetch_next.max(self.fetch_queue.available());
+        // Nothing has sent the front end elsewhere, and there is room in the cycle of the block before.
+        let goes_on = self.behind == Some(start) && self.fetch_next == self.front.translated + 1;
+        let joins = goes_on && self.at_once < self.desc.fetch_blocks;
+        let at = (self.fetch_next - u64::from(joins)).max(self.fetch_queue.available());
         let fetched = memory.fetch(at, instructions)?;
+        self.at_once = if fetched.translated == self.front.translated { self.at_once + 1 } else { 1 };
         // Translations come one after the other; lines of code may be in flight at once.
         self.fetch_next = fetched.translated + 1;
         self.front.start = start;

@@ -40,6 +40,11 @@ pub struct TimingDesc {
     /// Blocks of code that are fetched ahead of dispatch. Range 1..=65536.
     #[schemars(range(min = 1, max = 65536))]
     pub fetch_ahead: u32,
+    /// Blocks of code that are fetched in a cycle, if each follows the one before in memory: a branch that is not taken
+    /// ends a block, but not the fetch. Default and range: 1, 1..=8.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[schemars(range(min = 1, max = 8))]
+    pub fetch_blocks: u8,
     /// Cycles from a mispredicted branch's result to the dispatch of the instruction after it.
     #[schemars(range(min = 0, max = 10000))]
     pub mispredict_cycles: u32,
@@ -200,6 +205,14 @@ pub struct MemoryTiming {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 8))]
     pub region_reach: u8,
+}
+
+fn one() -> u8 {
+    1
+}
+
+fn is_one(count: &u8) -> bool {
+    *count == one()
 }
 
 fn is_zero<T: Default + PartialEq>(count: &T) -> bool {

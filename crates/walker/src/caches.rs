@@ -248,7 +248,8 @@ impl Caches {
         Ok(Self { levels, has_code, is_plain, memory, now: 0 })
     }
 
-    /// Says when the next reads are: what lies in caches that neighbours share depends on it.
+    /// Says when the next reads are: what lies in caches that neighbours share depends on it, and which lines of a page
+    /// are on their way together.
     #[inline(always)]
     pub fn set_time(&mut self, now: u64) {
         self.now = now;
@@ -311,7 +312,7 @@ impl Caches {
     fn search(&mut self, core: usize, pa: PhysAddr, takes_part: impl Fn(&Level) -> bool) -> Served {
         match self.look(core, pa, takes_part) {
             Some(served) => served,
-            None => Served { by: self.levels.len() as u8, cycles: self.memory.next() },
+            None => Served { by: self.levels.len() as u8, cycles: self.memory.of(pa.0 / LINE_BYTES, self.now) },
         }
     }
 

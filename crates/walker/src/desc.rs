@@ -188,7 +188,7 @@ pub struct CacheRules {
     pub memory_cycles: u32,
     /// How the latency of memory differs between loads: pairs of a share of the loads, and the latency that this share
     /// does not exceed. Shares rise from 0 to 1. Only ratios of the latencies count: their mean is `memory_cycles`.
-    /// Default: all loads take as long.
+    /// In time, lines of a page that are on their way together take as long. Default: all loads take as long.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(inner(range(min = 0, max = 1_000_000))))]
     pub memory_spread: Vec<[f64; 2]>,

@@ -8,8 +8,24 @@
 //! share of loads   0 ......... 0.5 ........ 0.9 .. 0.99 .. 1
 //! cycles          low         median                high   highest      linear between the points of `memory_spread`
 //! ```
+//!
+//! What makes a load wait, makes its neighbours wait, too. So lines of one page that are asked for while another one is
+//! on its way take as long as that one. If each line of a stream had a latency of its own, the stream would wait for
+//! the slowest line again and again.
+//!
+//! ```text
+//! time         0         100        200        300
+//! line 0       |--------- 200 --------|
+//! line 1         |--------- 200 --------|                  asked for while line 0 was on its way
+//! line 2                                  |--- 120 ---|    drawn anew
+//! ```
 
-use mmulab_addr::{GOLDEN, mix};
+use mmulab_addr::{BASE_BYTES, GOLDEN, LINE_BYTES, mix};
+
+/// Lines of a page.
+const LINES: u64 = BASE_BYTES / LINE_BYTES;
+/// Pages whose lines on their way are known. Pages with the same number modulo this share an entry.
+const PAGES: usize = 64;
 
 /// Parts of equal chance that the distribution is divided into.
 const PARTS: usize = 1024;
@@ -23,6 +39,17 @@ pub struct Latency {
     /// Latency of each part; empty where all loads take the mean.
     parts: Box<[u32]>,
     drawn: u64,
+    pages: [Page; PAGES],
+}
+
+/// A page of which a line is on its way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Page {
+    /// Its number and 1; 0 for none.
+    number: u64,
+    /// When the line is there for which `cycles` were drawn.
+    until: u64,
+    cycles: u32,
 }
 
 impl Latency {
@@ -33,7 +60,7 @@ impl Latency {
     /// The mistake in `spread`, in words that follow its name.
     pub fn new(mean: u32, spread: &[[f64; 2]]) -> Result<Self, String> {
         let (Some(first), Some(last)) = (spread.first(), spread.last()) else {
-            return Ok(Self { mean, parts: Box::default(), drawn: 0 });
+            return Ok(Self { mean, parts: Box::default(), drawn: 0, pages: [Page::default(); PAGES] });
         };
         if first[0] != 0.0 || last[0] != 1.0 {
             return Err(format!("goes from share {} to {}: it must go from 0 to 1", first[0], last[0]));
@@ -51,17 +78,24 @@ impl Latency {
         }
         let scale = f64::from(mean) * PARTS as f64 / sum;
         let parts = ratios.into_iter().map(|ratio| (ratio * scale).round() as u32).collect();
-        Ok(Self { mean, parts, drawn: 0 })
+        Ok(Self { mean, parts, drawn: 0, pages: [Page::default(); PAGES] })
     }
 
-    /// The latency of the next load, in cycles.
+    /// The latency of `line`, asked for at `now`, in cycles. At 0 there is no clock, and every line has its own.
     #[inline(always)]
-    pub fn next(&mut self) -> u32 {
+    pub fn of(&mut self, line: u64, now: u64) -> u32 {
         if self.parts.is_empty() {
             return self.mean;
         }
+        let number = line / LINES + 1;
+        let page = &mut self.pages[number as usize % PAGES];
+        if now > 0 && page.number == number && now < page.until {
+            return page.cycles;
+        }
         self.drawn += 1;
-        self.parts[(mix(self.drawn.wrapping_mul(GOLDEN)) >> REST) as usize]
+        let cycles = self.parts[(mix(self.drawn.wrapping_mul(GOLDEN)) >> REST) as usize];
+        *page = Page { number, until: now + u64::from(cycles), cycles };
+        cycles
     }
 }
 
@@ -78,7 +112,7 @@ mod tests {
 
     fn drawn(mean: u32, spread: &[[f64; 2]]) -> Vec<u32> {
         let mut latency = Latency::new(mean, spread).unwrap();
-        let mut all: Vec<u32> = (0..100_000).map(|_| latency.next()).collect();
+        let mut all: Vec<u32> = (0..100_000).map(|page| latency.of(page * LINES, page * 1000)).collect();
         all.sort_unstable();
         all
     }
@@ -98,6 +132,21 @@ mod tests {
         // Half of the last tenth is below 6.
         assert!((1_170..1_230).contains(&all[95_000]), "{}", all[95_000]);
         assert!((2_100..=2_200).contains(&all[99_999]), "{}", all[99_999]);
+    }
+
+    #[test]
+    fn lines_of_a_page_that_are_on_their_way_together_take_as_long() {
+        let mut latency = Latency::new(300, &[[0.0, 1.0], [1.0, 9.0]]).unwrap();
+        let first = latency.of(64, 1000);
+        assert_eq!([latency.of(65, 1001), latency.of(127, 999 + u64::from(first))], [first; 2]);
+        let drawn = latency.drawn;
+        // One of another page, and of the same page once the first has come.
+        latency.of(128, 1001);
+        latency.of(66, 1000 + u64::from(first));
+        assert_eq!((drawn, latency.drawn), (1, 3));
+        // Without a clock every line has its own.
+        let own: Vec<u32> = (0..8).map(|line| latency.of(line, 0)).collect();
+        assert!(own.windows(2).any(|pair| pair[0] != pair[1]) && latency.drawn == 11);
     }
 
     #[test]

@@ -17,8 +17,9 @@ from mmulab.result import json_text, read_kept, write_text
 
 Json = dict[str, Any]
 SCHEMA = 1
-# Pairs after which a run is looked at for its frames, beside one before all pairs: each run gets other frames.
-FRAMES_AFTER = (2, 5)
+# A run is looked at for its frames before all pairs, after each time so many of them, and after all. Each run gets other
+# frames. In a guest that has just started these follow each other, and after some runs of a program none do.
+FRAMES_EACH = 8
 # Told before each case: the share that is done.
 Progress = Callable[[float], None]
 
@@ -86,10 +87,11 @@ def _case(plan: Plan, case: Case) -> Json:
         def look() -> None:
             if plan.probe is not None:
                 seen.append(probe.glance(probe.Effort()))
-                if len(seen) in FRAMES_AFTER:
+                if len(seen) % FRAMES_EACH == 0:
                     looks.append(timed.frames(case, plan.work))
 
         runs = timed.run(case, plan.work, names, replace(plan.limits, time=case.time_key), plan.system, look)
+        looks.append(timed.frames(case, plan.work))
         curves = reduce(probe.joined, [_neighbours(plan), *seen], before)
         got = [one for one in looks if one is not None]
         mean = asdict(frames.mean(got)) if got else None

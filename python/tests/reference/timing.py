@@ -82,7 +82,9 @@ class Caches:
         # A load takes one of 1024 latencies, each as likely as any other.
         ratios = [quantile(spread, (part + 0.5) / 1024) for part in range(1024)] if spread else []
         self.latencies = [int(memory * 1024 * ratio / sum(ratios) + 0.5) for ratio in ratios]
-        self.drawn = 0
+        self.drawn = self.now = 0
+        # Pages by number modulo 64: the page, when its line on the way is there, and how long that takes.
+        self.pages: dict[int, tuple[int, int, int]] = {}
         self.levels = [(lines, cycles), *([second] if second else [])]
         self.cycles, self.memory = cycles, memory
         self.held: list[list[int]] = [[] for _ in self.levels]
@@ -99,10 +101,15 @@ class Caches:
         found = self.look(pa, first)
         if found is not None:
             return found
-        if self.latencies:
+        if not self.latencies:
+            return self.memory, MEMORY
+        page = pa // PAGE + 1
+        kept, until, cycles = self.pages.get(page % 64, (0, 0, 0))
+        if self.now == 0 or kept != page or self.now >= until:
             self.drawn += 1
-            return self.latencies[hashed(0, self.drawn - 1) % 2**64 // 2**54], MEMORY
-        return self.memory, MEMORY
+            cycles = self.latencies[hashed(0, self.drawn - 1) % 2**64 // 2**54]
+            self.pages[page % 64] = (page, self.now + cycles, cycles)
+        return cycles, MEMORY
 
     def look(self, pa: int, first: int) -> tuple[int, int] | None:
         """The same; None if memory sends the line."""
@@ -290,6 +297,9 @@ class Core:
         self.blocks: list[int] = []
         self.granules: dict[int, tuple[int, int, int]] = {}
         self.fetch_next = self.floor = self.delivered = 0
+        # Of the last block: when its translation was known, how many blocks had theirs then, and what lies behind it.
+        self.translated = self.at_once = 0
+        self.behind: int | None = None
         # The line of the last store that is in the cache, if it was a small one.
         self.drained_line: int | None = None
         memory = desc["memory"]
@@ -357,6 +367,7 @@ class Core:
 
     def translate(self, at: int, seen: Json) -> int:
         """When the translation of a reference is known that was asked for at `at`."""
+        self.caches.now = at
         if not seen["walk"]:
             return at
         reads = sum(self.caches.read(number(step["pa"]))[0] for step in seen["walk"])
@@ -388,13 +399,20 @@ class Core:
     def block(self, insts: list[Inst], seen: list[Json]) -> None:
         """Runs a block; `seen`: its fetch and its accesses as `explain` has them."""
         desc, ahead = self.desc, self.desc["fetch_ahead"]
-        self.resolve(number(seen[0]["va"]))
+        start = number(seen[0]["va"])
+        self.resolve(start)
         self.branch = None
-        at = max(self.fetch_next, self.blocks[-ahead] if len(self.blocks) >= ahead else 0)
+        at = self.fetch_next
+        if (start, at) == (self.behind, self.translated + 1) and self.at_once < desc["fetch_blocks"]:
+            # Nothing has sent the front end elsewhere.
+            at = self.translated
+        at = max(at, self.blocks[-ahead] if len(self.blocks) >= ahead else 0)
         translated = self.translate(at, seen[0])
+        self.at_once = self.at_once + 1 if translated == self.translated else 1
+        self.translated = translated
         there = max(translated, self.line(translated, number(seen[0]["pa"]))[0] - self.caches.cycles)
         self.fetch_next = translated + 1
-        self.code, self.nth = number(seen[0]["va"]), 0
+        self.code, self.nth = start, 0
         self.delivered = max(self.delivered, there)
         accesses = iter(seen[1:])
         for index, inst in enumerate(insts):
@@ -425,6 +443,8 @@ class Core:
             if index == 0:
                 self.blocks.append(dispatched)
             self.one(inst, dispatched, accesses)
+        goes_elsewhere = self.branch is not None and self.branch[0] != "conditional"
+        self.behind = None if goes_elsewhere else start + BLOCK
 
     def written(self, inst: Inst) -> list[str]:
         """The registers that it takes new ones for."""
