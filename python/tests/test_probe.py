@@ -183,7 +183,7 @@ def test_what_a_neighbour_on_the_core_takes_enters_the_machine(cli: Cli, shared:
 
 
 def test_registers_and_queues_that_a_neighbour_takes_enter_the_machine(cli: Cli, shared: Json) -> None:
-    """The whole core has 264 and 192 registers, and places for 128 loads and 72 stores."""
+    """In quiet, 240 additions, 194 of vectors, 127 loads and 72 stores are in flight there."""
     queues = json.loads(QUEUES.read_text("utf-8"))["curves"]
     others = [curve for curve in shared["curves"] if not curve["name"].startswith("walk")]
     path = cli.cwd / "queues.json"
@@ -192,14 +192,13 @@ def test_registers_and_queues_that_a_neighbour_takes_enter_the_machine(cli: Cli,
     assert ran.code == 0, ran.err
     figures = _figures(ran.json())
     found = {kind: figures[f"{kind}_in_flight"]["value"] for kind in ("ints", "vectors", "loads", "stores")}
-    assert 132 < found["ints"] < 200
-    assert 96 < found["vectors"] < 176
+    assert 115 < found["ints"] < 200
+    assert 96 < found["vectors"] < 190
     assert 64 < found["loads"] < 128
     assert 36 < found["stores"] < 60
     timing = _timing(str(cli.cwd / "out" / "this-machine.toml"))
-    assert [timing[key] for key in ("int_registers", "vector_registers", "loads", "stores")] == [
-        round(found[kind]) for kind in ("ints", "vectors", "loads", "stores")
-    ]
+    left = [round(found[kind]) for kind in ("ints", "vectors", "loads", "stores")]
+    assert [timing[key] for key in ("int_registers", "vector_registers", "loads", "stores")] == left
     assert "stores: probed" in timing["source"]
     assert "stores" not in timing["assumed"]
 

@@ -18,8 +18,8 @@ pub enum Kind {
     /// Adds of vector registers.
     Vectors,
     /// Adds, a vector add, loads and zeroed registers in turn: only the width of the core bounds them. Renaming zeroes
-    /// a register without a unit. Three adds and two vector adds of eight would be bound by units: an Ice Lake binds
-    /// instructions to ports before they run, and began 3.0 or 4.6 of them in a cycle, of 5.
+    /// a register without a unit. Three adds and two vector adds of eight would be bound by units. An Ice Lake began
+    /// 3.0 or 4.6 of such a mixture in a cycle, where 5 is its width.
     Mixed,
 }
 

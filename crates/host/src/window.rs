@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What lies between the loads.
+/// The kind of instructions between the loads.
 ///
 /// Instructions of several kinds fill the window. Those of one kind alone fill something smaller first: registers for
 /// renaming, or the queue of loads or stores.
@@ -45,8 +45,10 @@ macro_rules! between {
     };
 }
 
-between!(16 24 32 40 48 56 64 72 80 88 96 112 128 144 160 176 192 208 224 240 256 272 288 304 320 336 352 368 384 416 448 512
-    576 640);
+between!(
+    16 24 32 40 48 56 64 72 80 88 96 112 128 144 160 176 192 208 224 240 256 272 288 304 320 336 352 368 384 416 448
+    512 576 640
+);
 
 /// Follows two chases for `steps` loads each, with `between` instructions `of` a kind between loads; they end further
 /// on.
@@ -85,7 +87,7 @@ trait Fill {
     fn fill<const EIGHTS: usize>(lines: &mut Lines);
 }
 
-/// Eight instructions by name, which may use rsi (a number above 0), rdi (the lines), rax, rcx, rdx, r8 to r11, and xmm0
+/// Eight instructions by name. They may use rsi (a number above 0), rdi (the lines), rax, rcx, rdx, r8 to r11, and xmm0
 /// to xmm7. Flags say that rsi is above 0.
 #[cfg(target_arch = "x86_64")]
 macro_rules! eights {

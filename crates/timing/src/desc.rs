@@ -40,7 +40,7 @@ pub struct TimingDesc {
     /// Blocks of code that are fetched ahead of dispatch. Range 1..=65536.
     #[schemars(range(min = 1, max = 65536))]
     pub fetch_ahead: u32,
-    /// Blocks of code that are fetched in a cycle, if each follows the one before in memory: a branch that is not taken
+    /// Blocks of code that are fetched in a cycle, if each follows the one before in memory. A branch that is not taken
     /// ends a block, but not the fetch. Default and range: 1, 1..=8.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 8))]

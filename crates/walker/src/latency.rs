@@ -9,9 +9,9 @@
 //! cycles          low         median                high   highest      linear between the points of `memory_spread`
 //! ```
 //!
-//! What makes a load wait, makes its neighbours wait, too. So lines of one page that are asked for while another one is
-//! on its way take as long as that one. If each line of a stream had a latency of its own, the stream would wait for
-//! the slowest line again and again.
+//! If a load waits for its bank, the lines beside it wait, too. So lines of one page that are asked for while another
+//! one is on its way take as long as that one. If each line of a stream had a latency of its own, the stream would wait
+//! for the slowest line again and again.
 //!
 //! ```text
 //! time         0         100        200        300

@@ -17,8 +17,8 @@ from mmulab.result import json_text, read_kept, write_text
 
 Json = dict[str, Any]
 SCHEMA = 1
-# A run is looked at for its frames before all pairs, after each time so many of them, and after all. Each run gets other
-# frames. In a guest that has just started these follow each other, and after some runs of a program none do.
+# Pairs after which a run is looked at for its frames again, beside looks before and after all pairs. Each run gets
+# other frames. In a guest that has just started these follow each other, and after some runs of a program none do.
 FRAMES_EACH = 8
 # Told before each case: the share that is done.
 Progress = Callable[[float], None]

@@ -67,8 +67,8 @@ PAIRS_BYTES = 1 << 30
 WIDE = ("loads", "stores", "vectors", "mixed")
 # Jumps in code: from fewer than the smallest branch target buffer has, to more than the largest, 256 KB of code.
 JUMPS = (128, 16384)
-# Curves of what neighbours change, beside those of `CORE`: jumps that the front end knows, the window and smaller
-# queues, the second and the third level, misses at once, and walks.
+# Curves of what neighbours change, beside those of `CORE`: jumps that the front end knows, the window, and smaller
+# queues. Then caches, misses at once, and walks.
 CHANGING = {
     "jumps",
     "footprint-at-once",
