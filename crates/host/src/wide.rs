@@ -17,9 +17,9 @@ pub enum Kind {
     Stores,
     /// Adds of vector registers.
     Vectors,
-    /// Adds, a vector add, loads and zeroed registers in turn: only the width of the core bounds them. Renaming zeroes
-    /// a register without a unit. Three adds and two vector adds of eight would be bound by units. An Ice Lake began
-    /// 3.0 or 4.6 of such a mixture in a cycle, where 5 is its width.
+    /// Two adds, a vector add, two loads and three zeroed registers in turn: only the width of the core bounds them,
+    /// for renaming zeroes a register without a unit. With three adds, two vector adds and three loads, an Ice Lake
+    /// that is 5 wide begins 4.6 in a cycle, and sometimes 3.0.
     Mixed,
 }
 

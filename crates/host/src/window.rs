@@ -87,9 +87,7 @@ trait Fill {
     fn fill<const EIGHTS: usize>(lines: &mut Lines);
 }
 
-/// Eight instructions by name. They may use rsi (a number above 0), rdi (the lines), rax, rcx, rdx, r8 to r11, and xmm0
-/// to xmm7. Flags say that rsi is above 0.
-#[cfg(target_arch = "x86_64")]
+/// A kind of filling: eight instructions, which `assembled!` allows.
 macro_rules! eights {
     ($name:ident: $($instruction:literal),* $(,)?) => {
         struct $name;
@@ -98,22 +96,47 @@ macro_rules! eights {
             #[inline(always)]
             fn fill<const EIGHTS: usize>(lines: &mut Lines) {
                 // SAFETY: registers, and the lines.
-                unsafe {
-                    std::arch::asm!(
-                        "test rsi, rsi",
-                        ".rept {eights}",
-                        $($instruction,)*
-                        ".endr",
-                        eights = const EIGHTS,
-                        in("rsi") 3u64, in("rdi") lines.0.as_mut_ptr(),
-                        out("rax") _, out("rcx") _, out("rdx") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
-                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _,
-                        out("xmm6") _, out("xmm7") _,
-                        options(nostack),
-                    );
-                }
+                unsafe { assembled!(EIGHTS, lines, $($instruction),*) }
             }
         }
+    };
+}
+
+/// Instructions may use rsi (a number above 0), rdi (the lines), rax, rcx, rdx, r8 to r11, and xmm0 to xmm7. Flags say
+/// that rsi is above 0.
+#[cfg(target_arch = "x86_64")]
+macro_rules! assembled {
+    ($eights:ident, $lines:ident, $($instruction:literal),*) => {
+        std::arch::asm!(
+            "test rsi, rsi",
+            ".rept {eights}",
+            $($instruction,)*
+            ".endr",
+            eights = const $eights,
+            in("rsi") 3u64, in("rdi") $lines.0.as_mut_ptr(),
+            out("rax") _, out("rcx") _, out("rdx") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _,
+            out("xmm6") _, out("xmm7") _,
+            options(nostack),
+        )
+    };
+}
+
+/// Instructions may use x1 (a number above 0), x2 (the lines), x9 to x15, and v0 to v7. Flags say that x1 is above 0.
+#[cfg(target_arch = "aarch64")]
+macro_rules! assembled {
+    ($eights:ident, $lines:ident, $($instruction:literal),*) => {
+        std::arch::asm!(
+            "cmp x1, #0",
+            ".rept {eights}",
+            $($instruction,)*
+            ".endr",
+            eights = const $eights,
+            in("x1") 3u64, in("x2") $lines.0.as_mut_ptr(),
+            out("x9") _, out("x10") _, out("x11") _, out("x12") _, out("x13") _, out("x14") _, out("x15") _,
+            out("v0") _, out("v1") _, out("v2") _, out("v3") _, out("v4") _, out("v5") _, out("v6") _, out("v7") _,
+            options(nostack),
+        )
     };
 }
 
@@ -178,37 +201,6 @@ eights!(Stores:
     "mov [rdi + 112], rsi",
     "mov [rdi + 120], rsi",
 );
-
-/// Eight instructions by name, which may use x1 (a number above 0), x2 (the lines), x9 to x15, and v0 to v7. Flags say
-/// that x1 is above 0.
-#[cfg(target_arch = "aarch64")]
-macro_rules! eights {
-    ($name:ident: $($instruction:literal),* $(,)?) => {
-        struct $name;
-
-        impl Fill for $name {
-            #[inline(always)]
-            fn fill<const EIGHTS: usize>(lines: &mut Lines) {
-                // SAFETY: registers, and the lines.
-                unsafe {
-                    std::arch::asm!(
-                        "cmp x1, #0",
-                        ".rept {eights}",
-                        $($instruction,)*
-                        ".endr",
-                        eights = const EIGHTS,
-                        in("x1") 3u64, in("x2") lines.0.as_mut_ptr(),
-                        out("x9") _, out("x10") _, out("x11") _, out("x12") _, out("x13") _, out("x14") _,
-                        out("x15") _,
-                        out("v0") _, out("v1") _, out("v2") _, out("v3") _, out("v4") _, out("v5") _, out("v6") _,
-                        out("v7") _,
-                        options(nostack),
-                    );
-                }
-            }
-        }
-    };
-}
 
 #[cfg(target_arch = "aarch64")]
 eights!(Mixed:

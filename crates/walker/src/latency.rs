@@ -59,9 +59,8 @@ impl Latency {
     /// # Errors
     /// The mistake in `spread`, in words that follow its name.
     pub fn new(mean: u32, spread: &[[f64; 2]]) -> Result<Self, String> {
-        let (Some(first), Some(last)) = (spread.first(), spread.last()) else {
-            return Ok(Self { mean, parts: Box::default(), drawn: 0, pages: [Page::default(); PAGES] });
-        };
+        let even = Self { mean, parts: Box::default(), drawn: 0, pages: [Page::default(); PAGES] };
+        let (Some(first), Some(last)) = (spread.first(), spread.last()) else { return Ok(even) };
         if first[0] != 0.0 || last[0] != 1.0 {
             return Err(format!("goes from share {} to {}: it must go from 0 to 1", first[0], last[0]));
         }
@@ -78,7 +77,7 @@ impl Latency {
         }
         let scale = f64::from(mean) * PARTS as f64 / sum;
         let parts = ratios.into_iter().map(|ratio| (ratio * scale).round() as u32).collect();
-        Ok(Self { mean, parts, drawn: 0, pages: [Page::default(); PAGES] })
+        Ok(Self { parts, ..even })
     }
 
     /// The latency of `line`, asked for at `now`, in cycles. At 0 there is no clock, and every line has its own.

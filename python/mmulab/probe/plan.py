@@ -190,8 +190,9 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     )
     curves.append(measure("window", "window", "2M", list(BETWEEN), (0.41, 0.44), bytes=top, repeats=often))
     for of, numbers in QUEUES.items():
-        name, some = f"window-{of}", list(numbers)
-        curves.append(measure(name, "window", "2M", some, (0.44, 0.45), bytes=top, of=of, repeats=often))
+        curves.append(
+            measure(f"window-{of}", "window", "2M", list(numbers), (0.44, 0.45), bytes=top, of=of, repeats=often)
+        )
     for name, (size, waits, times) in (("idle-first", IDLE_FIRST), ("idle-second", IDLE_SECOND)):
         many = times * effort.repeats
         curves.append(measure(name, "idle", "2M", waits, (0.45, 0.46), bytes=size, chains=1, repeats=many))

@@ -18,15 +18,8 @@ const LEAST_RISE: f64 = 1.4;
 /// step is a size of the window. The work of a program while it waits goes with the window, so its time goes with the
 /// inverse. The figure is the harmonic mean of the sizes.
 pub(super) fn window(curve: &Curve) -> Figure {
-    let wanted = Wanted {
-        name: "window".into(),
-        unit: "instructions",
-        curve,
-        note: "instructions between two loads of memory that still run at once: additions, loads, stores and branches"
-            .into(),
-        missing: "loads of memory ran at once, or did not, at all distances that were tried".into(),
-    };
-    figure(wanted, &|take| harmonic(curve, WIDTH, take).map(|size| (size, None)))
+    let note = "instructions between two loads of memory that still run at once: additions, loads, stores and branches";
+    in_flight(curve, "window".into(), note, WIDTH)
 }
 
 /// Kinds of instructions that fill something smaller than the window, as in `window-loads`, and how many of them a core
@@ -37,13 +30,14 @@ pub(super) const QUEUES: [(&str, f64); 4] = [("ints", 4.0), ("vectors", 3.0), ("
 /// kind that are in flight with a load that waits for memory. They take registers of a file, or places of a queue. The
 /// mean is that of the window. `width`: how many begin in a cycle.
 pub(super) fn queue(curve: &Curve, (kind, width): (&str, f64)) -> Figure {
-    let wanted = Wanted {
-        name: format!("{kind}_in_flight"),
-        unit: "instructions",
-        curve,
-        note: "instructions of this kind alone between two loads of memory that still run at once".into(),
-        missing: "loads of memory ran at once, or did not, at all distances that were tried".into(),
-    };
+    let note = "instructions of this kind alone between two loads of memory that still run at once";
+    in_flight(curve, format!("{kind}_in_flight"), note, width)
+}
+
+/// Instructions between two loads of memory that still run at once. They begin by `width` in a cycle.
+fn in_flight(curve: &Curve, name: String, note: &str, width: f64) -> Figure {
+    let missing = "loads of memory ran at once, or did not, at all distances that were tried".into();
+    let wanted = Wanted { name, unit: "instructions", curve, note: note.into(), missing };
     figure(wanted, &|take| harmonic(curve, width, take).map(|size| (size, None)))
 }
 
