@@ -17,8 +17,8 @@ pub enum Kind {
     Stores,
     /// Adds of vector registers.
     Vectors,
-    /// Two adds, a vector add, two loads and three zeroed registers in turn: only the width of the core bounds them,
-    /// for renaming zeroes a register without a unit. With three adds, two vector adds and three loads, an Ice Lake
+    /// Two adds, a vector add, two loads and three zeroed registers in turn: only the width of the core bounds them.
+    /// Renaming zeroes a register without a unit. With three adds, two vector adds and three loads, an Ice Lake
     /// that is 5 wide begins 4.6 in a cycle, and sometimes 3.0.
     Mixed,
 }
