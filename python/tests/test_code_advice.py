@@ -213,7 +213,7 @@ def test_data_are_never_advised_what_is_for_code(cli: Cli, tmp_path: Path) -> No
 def test_what_tmpfs_needs_is_read_from_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its switch: absent, deny, or one that a mount's own option overrides."""
     setting = tmp_path / "shmem_enabled"
-    monkeypatch.setattr(lines, "_SHMEM", str(setting))
+    monkeypatch.setattr(lines, "SHMEM", setting)
     assert "is absent" in lines.about_tmpfs()
     setting.write_text("always within_size advise never [deny] force\n")
     assert "is [deny], so no tmpfs has huge pages" in lines.about_tmpfs()
