@@ -37,6 +37,18 @@ def test_lines_of_rust_sources_have_120_columns_at_most() -> None:
     assert long == []
 
 
+def test_code_in_rust_comments_is_shown_and_not_run() -> None:
+    """`make test` does not ask rustdoc for tests: examples that run are tests beside the code."""
+    fence = re.compile(r"\s*//[/!] ```(.*)")
+    wrong = []
+    for path in RUST:
+        fences = [m[1] for line in path.read_text(encoding="utf-8").splitlines() if (m := fence.match(line))]
+        # Every second one ends a block.
+        if set(fences[::2]) - {"text"} or set(fences[1::2]) - {""}:
+            wrong.append(path)
+    assert _relative(wrong) == []
+
+
 # Comments in words that a reader must decipher, and their number in Rust sources. A number may only fall: lower it
 # when you rewrite some.
 DATED = {

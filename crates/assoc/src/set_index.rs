@@ -2,10 +2,9 @@
 
 /// The number of sets of an array, and how sets are found.
 ///
-/// ```
-/// use mmulab_assoc::SetIndex;
-/// assert_eq!(SetIndex::new(128).of(130), 2);
-/// assert_eq!(SetIndex::new(96).of(130), 34);
+/// ```text
+/// 128 sets: number 130 belongs to set 2
+///  96 sets: number 130 belongs to set 34
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SetIndex {
@@ -34,5 +33,17 @@ impl SetIndex {
             Some(mask) => (number & mask) as usize,
             None => (number % self.sets) as usize,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_belongs_to_the_set_of_its_remainder() {
+        assert_eq!(SetIndex::new(128).of(130), 2);
+        assert_eq!(SetIndex::new(96).of(130), 34);
+        assert_eq!((SetIndex::new(0).count(), SetIndex::new(0).of(130)), (1, 0));
     }
 }
