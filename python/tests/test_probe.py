@@ -392,22 +392,22 @@ def test_frames_of_another_process_are_those_of_all_its_own_memory(tmp_path: Pat
     for page_number, frame in [*zip(range(200, 208), range(8, 16), strict=True), (100, 41), (210, 40)]:
         entries[page_number] = 1 << 63 | frame
     (process / "pagemap").write_bytes(struct.pack("216Q", *entries))
-    assert frames.of_process(7, tmp_path) == frames.Frames(10, 2, 2 / 8)
+    assert frames.of_process(7, tmp_path) == frames.Frames(10, 2, 2 / 8, 1, 1)
     assert frames.of_process(8, tmp_path) is None
 
 
 def test_of_several_runs_scattered_frames_have_as_many_groups_as_all_of_them() -> None:
-    some, none = frames.Frames(64, 8, 1 / 4), frames.Frames(66, 0, 1.0)
+    some, none = frames.Frames(64, 8, 1 / 4, 6, 4), frames.Frames(66, 0, 1.0)
     # Four groups and none: two in the mean, of which four frames are a quarter.
-    assert frames.mean([some, none]) == frames.Frames(65, 4, 1 / 4)
+    assert frames.mean([some, none]) == frames.Frames(65, 4, 1 / 4, 3, 2)
     assert frames.mean([none]) == none
 
 
 @pytest.mark.usefixtures("unfitted")
 def test_scattered_frames_are_seen_and_enter_the_guest(recorded: Json, tmp_path: Path) -> None:
     # Frames 8 to 15 are a group; 16 and 1 to 7 are parts of two.
-    assert frames.of(list(range(16, 0, -1))) == frames.Frames(16, 8, 8 / 16)
-    assert frames.of([8, 24, 40, 41]) == frames.Frames(4, 4, 4 / 24)
+    assert frames.of(list(range(16, 0, -1))) == frames.Frames(16, 8, 8 / 16, 1, 1)
+    assert frames.of([8, 24, 40, 41 + 8 * 512]) == frames.Frames(4, 4, 4 / 32, 2, 2)
     assert frames.of(list(range(8, 24))) == frames.Frames(16, 0, 1.0)
     # Hidden from users without rights.
     assert frames.of([0, 0, 0]) is None
@@ -422,6 +422,13 @@ def test_scattered_frames_are_seen_and_enter_the_guest(recorded: Json, tmp_path:
     assert (fragment["kind"], fragment["percent"], fragment["chunk"]) == ("memhog", 61, "4K")
     assert fragment["within"] == "164M"
     assert "64 MB filled 40% of their groups" in machine["virtual"]["memory"]["source"]
+    assert "regions" not in fragment
+    # They lay in 100 regions of 2 MB, whose entries were in 20 lines.
+    scattered["system"]["frames"] |= {"regions": 100, "region_lines": 20}
+    path.write_text(described(scattered).toml)
+    memory = engine.resolve(engine.Job(str(path), "linux-4k"))["machine"]["virtual"]["memory"]
+    assert memory["fragment"] == {**fragment, "regions": 100, "over": "320M"}
+    assert memory["source"].endswith("they lay in 100 regions of 2 MB")
     # The host's frames are another matter.
     assert machine["memory"]["fragment"]["percent"] == 50
 
@@ -630,10 +637,13 @@ def test_free_frames_leave_groups_as_full_as_they_were_seen(free: float) -> None
     seen = frames.of([int(frame) for frame in np.flatnonzero(drawn)])
     assert seen is not None
     (found,) = fragment_sets(seen, {"memory": {"size": "8G"}})
-    percent, within = (int(number) for number in re.findall(r'(?:percent|within) = "?(\d+)', found))
+    names = "percent|within|regions|over"
+    percent, within, regions, over = (int(number) for number in re.findall(rf'(?:{names}) = "?(\d+)', found))
     assert abs(percent / 100 - min(0.95, 1 - free)) < 0.011
     # 4 GB were drawn from; at most 95 % can be taken.
     assert abs(within / (4096 * min(1, free / 0.05)) - 1) < 0.03
+    # Each region of these 4 GB had some.
+    assert (regions, over) == (2048, 4096)
 
 
 def _on_skylake(recorded: Json, large: float | None) -> dict[str, Json]:

@@ -80,6 +80,15 @@ pub enum Fragment {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-least" = "1M", "x-most" = "16T"))]
         within: Option<String>,
+        /// How many regions of 2 MiB that memory lies in: some groups of eight frames in each, and what else is in them
+        /// is taken. So pages come from as many entries of a hypervisor's page directories. Default: it lies together.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = 8_388_608))]
+        regions: Option<u32>,
+        /// How much of memory these regions lie in, evenly and from the beginning. Default all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("x-least" = "2M", "x-most" = "16T"))]
+        over: Option<String>,
         /// Whether the pages that are taken are `movable` or `pinned`; no paper that uses memhog states it. Default
         /// `pinned`: memory stays as fragmented as it was made.
         #[serde(default = "pinned", skip_serializing_if = "is_pinned")]

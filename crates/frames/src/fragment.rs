@@ -5,6 +5,9 @@ use mmulab_addr::{BASE_SHIFT, parse_bytes};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
+/// Frames whose page-table entries share a cache line.
+const GROUP: u64 = 8;
+
 /// What is left.
 pub enum Occupied {
     /// All of it.
@@ -53,14 +56,21 @@ pub fn occupy(how: &Fragment, first: u32, end: u32, seed: u64) -> Result<Occupie
             }
             chunks(*target, free, first, end).map(Occupied::Free)
         }
-        Fragment::Memhog { percent, chunk, within, .. } => {
+        Fragment::Memhog { percent, chunk, within, regions, over, .. } => {
             let chunk = frames_of(chunk, "chunk")?;
             let within = within.as_ref().map(|text| frames_of(text, "within")).transpose()?;
+            let over = over.as_ref().map(|text| frames_of(text, "over")).transpose()?;
             if !(0.0..=95.0).contains(percent) {
                 return Err(bad(format!("percent is {percent}: give 0 to 95, the program needs memory too")));
             }
             let until = within.map_or(end, |frames| u64::from(end).min(u64::from(first) + frames) as u32);
             let mut free = hog(*percent, chunk, first, until, seed)?;
+            if let Some(regions) = *regions {
+                return spread(&free, (first, until, end), u64::from(regions), over, seed).map(Occupied::Free);
+            }
+            if over.is_some() {
+                return Err(bad("over is how much of memory regions lie in: give regions too".into()));
+            }
             match free.last_mut() {
                 Some(last) if last.1 == until => last.1 = end,
                 _ if until < end => free.push((until, end)),
@@ -69,6 +79,85 @@ pub fn occupy(how: &Fragment, first: u32, end: u32, seed: u64) -> Result<Occupie
             Ok(Occupied::Free(free))
         }
     }
+}
+
+/// Deals the area from `first` up to `until` to regions of 2 MiB. They lie evenly in `over` frames of the memory, which
+/// goes up to `end`. Each region gets as many groups of eight frames, at random places, and what is beside them is
+/// taken. Between the regions all is free. `free` are the area's free frames.
+///
+/// ```text
+/// the area      |g0|g1|g2|g3|g4|g5|
+///                 '--. '---. '-----------------.
+/// memory        | g0 .. g1 .. |    free    | g2 .. g3 .. |    free    | g4 .. g5 .. |    free ..
+///               <--- 2 MiB --->            <--- 2 MiB --->
+/// ```
+///
+/// With all groups at the start of their regions, lines of the hypervisor's entries would share a few sets of a cache.
+fn spread(
+    free: &[(u32, u32)],
+    (first, until, end): (u32, u32, u32),
+    regions: u64,
+    over: Option<u64>,
+    seed: u64,
+) -> Result<Vec<(u32, u32)>, MemoryError> {
+    let size = 1u64 << BLOCK_ORDER;
+    let from = u64::from(first).div_ceil(size);
+    let all = (u64::from(end) / size).saturating_sub(from);
+    let lies_in = over.map_or(all, |frames| frames / size);
+    let groups = u64::from(until - first).div_ceil(GROUP).div_ceil(regions);
+    if groups > size / GROUP {
+        let least = u64::from(until - first).div_ceil(size);
+        return Err(bad(format!("regions is {regions}: within does not fit into so few, give at least {least}")));
+    }
+    if regions > lies_in || lies_in > all {
+        let key = if lies_in > all { "over" } else { "regions" };
+        return Err(bad(format!(
+            "{key} is too much: this memory has {all} regions of 2M, of which over has {lies_in}"
+        )));
+    }
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    let mut add = |start: u64, stop: u64| match runs.last_mut() {
+        Some(last) if u64::from(last.1) == start => last.1 = stop as u32,
+        _ if start < stop => runs.push((start as u32, stop as u32)),
+        _ => {}
+    };
+    let mut rng = generator(0x7265_6769_6f6e, seed);
+    let mut after = u64::from(first);
+    let mut parts = free.iter().map(|&(start, stop)| (u64::from(start - first), u64::from(stop - first))).peekable();
+    for region in 0..regions {
+        let block = (from + region * lies_in / regions) * size;
+        add(after, block);
+        after = block + size;
+        let mut left = groups;
+        for place in 0..size / GROUP {
+            // Of the places that remain, each is as likely to be one of the `left`.
+            if below(&mut rng, size / GROUP - place) >= left {
+                continue;
+            }
+            let begin = (region * groups + groups - left) * GROUP;
+            left -= 1;
+            let (to, close) = (block + place * GROUP, begin + GROUP);
+            while let Some(&(start, stop)) = parts.peek().filter(|part| part.0 < close) {
+                add(to + start.max(begin) - begin, to + stop.min(close) - begin);
+                if stop > close {
+                    break;
+                }
+                parts.next();
+            }
+        }
+    }
+    add(after, u64::from(end));
+    Ok(runs)
+}
+
+/// Random numbers of a seed and a purpose. The generator's state is odd: a seed's lowest bit would be lost in its.
+fn generator(purpose: u128, seed: u64) -> Pcg64Mcg {
+    Pcg64Mcg::new(purpose ^ u128::from(seed) << 1)
+}
+
+/// A random number below `bound`.
+fn below(rng: &mut Pcg64Mcg, bound: u64) -> u64 {
+    ((u128::from(rng.next_u64()) * u128::from(bound)) >> 64) as u64
 }
 
 /// Whole blocks spread evenly, and small chunks at the start of the others, until `free` frames are free.
@@ -120,11 +209,10 @@ fn hog(percent: f64, chunk: u64, first: u32, end: u32, seed: u64) -> Result<Vec<
         return Err(bad("chunk is more than a quarter of memory: give a smaller one".into()));
     }
     let mut taken = vec![0u64; frames.div_ceil(64) as usize];
-    // The generator's state is odd: a seed's lowest bit would be lost in its.
-    let mut rng = Pcg64Mcg::new(0x6d65_6d68_6f67 ^ u128::from(seed) << 1);
+    let mut rng = generator(0x6d65_6d68_6f67, seed);
     let mut held = 0;
     while held < goal {
-        let start = ((u128::from(rng.next_u64()) * u128::from(frames - chunk + 1)) >> 64) as u64;
+        let start = below(&mut rng, frames - chunk + 1);
         for frame in start..start + chunk {
             let (word, bit) = ((frame / 64) as usize, 1 << (frame % 64));
             if held < goal && taken[word] & bit == 0 {

@@ -387,8 +387,13 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
         }
         Pattern::Spread { pages } => {
             let each = (pages / x).clamp(1, (LARGE / PAGE) as u64);
-            let apart = (LARGE / PAGE) as u64 / each;
-            let pages = (0..x).flat_map(|r| (0..each).map(move |p| r * LARGE as u64 + p * apart * page)).collect();
+            // At other places of each region. Entries at the same place of all page tables would meet in a few sets of
+            // the caches.
+            let mut pages = Vec::new();
+            for region in 0..x {
+                let of_region = pages_of(random, (LARGE / PAGE) as u64, each);
+                pages.extend(of_region.into_iter().map(|p| region * LARGE as u64 + p * page));
+            }
             balanced(random, pages)
         }
     };
@@ -615,7 +620,8 @@ fn measure_point(
     }
     let took = match spec.pattern {
         Pattern::Idle { chains, .. } => chase_after(region, &lines, chains, point.x),
-        Pattern::Footprint => rounds(region, &lines, 1, spec.burst_us),
+        // Its pages are fresh: their lines are cached only once a round has used them.
+        Pattern::Footprint | Pattern::Spread { .. } => rounds(region, &lines, 1, spec.burst_us),
         Pattern::FootprintAtOnce { chains } => rounds(region, &lines, chains, spec.burst_us),
         Pattern::PageLoads => loads(region, &lines),
         Pattern::Strides { .. } => {
@@ -692,6 +698,8 @@ mod tests {
         assert_eq!((pages(&within, LARGE as u64), pages(&within, PAGE as u64)), (1, 128));
         let spread = lines(&spec(Pattern::Spread { pages: 1024 }, Backing::Small, &[16]), 16, &mut random);
         assert_eq!((pages(&spread, LARGE as u64), pages(&spread, PAGE as u64), spread.len()), (16, 1024, 1024));
+        let places: BTreeSet<u64> = spread.iter().map(|line| line % LARGE as u64 / PAGE as u64).collect();
+        assert!(places.len() > 400, "of 512 places in a region {} are used", places.len());
         let pairs = lines(&spec(Pattern::Pairs { bytes: 1 << 20 }, Backing::Small, &[3]), 3, &mut random);
         assert_eq!((pairs.len(), pairs.iter().collect::<BTreeSet<_>>().len()), (2048, 2048));
         assert!(pairs.chunks(2).all(|pair| pair[1] - pair[0] == 3 * 64 && pair[0] / 1024 == pair[1] / 1024));

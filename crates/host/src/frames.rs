@@ -1,18 +1,21 @@
-//! Where the kernel puts base pages: how many of their frames lie scattered, and how densely.
+//! Where the kernel puts base pages: how many of their frames lie scattered, how densely, and over how much of memory.
 //!
 //! Walks read page-table entries by the cache line, eight pages each, and a hypervisor's entries by the guest's frames.
-//! So scattered frames cost more lines. Only root sees frame numbers (/proc/self/pagemap).
+//! So scattered frames cost more lines. Entries of the level above are of 2 MiB each: walks read more of them where
+//! frames lie in many such regions. Only root sees frame numbers (/proc/self/pagemap).
 
 use crate::region::PAGE;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::File,
     io::{Read, Seek, SeekFrom},
 };
 
-/// Base pages whose entries share a cache line.
+/// Entries of a page table that share a cache line.
 const GROUP: u64 = 8;
+/// Groups of base pages in 2 MiB, which an entry of the level above stands for.
+const REGION: u64 = 512 / GROUP;
 /// Of an entry of pagemap (Documentation/admin-guide/mm/pagemap.rst): the page is in memory, and its frame.
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
@@ -28,6 +31,12 @@ pub struct Frames {
     pub scattered: u64,
     /// These as a share of their groups' frames; 1 where there are none.
     pub density: f64,
+    /// Regions of 2 MiB that have scattered ones; 0 in what was probed before they were counted.
+    #[serde(default)]
+    pub regions: u64,
+    /// Cache lines with the entries of these regions.
+    #[serde(default)]
+    pub region_lines: u64,
 }
 
 impl Frames {
@@ -40,10 +49,13 @@ impl Frames {
             is_seen |= frame != 0;
             *groups.entry(frame / GROUP).or_default() += 1;
         }
-        let parts = || groups.values().filter(|&&count| count < GROUP);
-        let (scattered, in_part) = (parts().sum(), parts().count() as u64);
+        let parts = || groups.iter().filter(|&(_, &count)| count < GROUP);
+        let (scattered, in_part) = (parts().map(|(_, count)| count).sum(), parts().count() as u64);
         let density = if in_part == 0 { 1.0 } else { scattered as f64 / (GROUP * in_part) as f64 };
-        is_seen.then_some(Self { pages, scattered, density })
+        let regions: HashSet<u64> = parts().map(|(group, _)| group / REGION).collect();
+        let lines: HashSet<u64> = regions.iter().map(|region| region / GROUP).collect();
+        let (regions, region_lines) = (regions.len() as u64, lines.len() as u64);
+        is_seen.then_some(Self { pages, scattered, density, regions, region_lines })
     }
 
     /// Those of `bytes` of this process from `start` on; None where they cannot be seen.
@@ -64,8 +76,13 @@ mod tests {
     #[test]
     fn frames_in_groups_that_the_memory_does_not_have_whole_are_scattered() {
         let found = |frames: &[u64]| Frames::of(frames.iter().copied());
-        assert_eq!(found(&[8, 9, 10, 11, 12, 13, 14, 15]), Some(Frames { pages: 8, scattered: 0, density: 1.0 }));
-        assert_eq!(found(&[8, 24, 40, 41]), Some(Frames { pages: 4, scattered: 4, density: 4.0 / 24.0 }));
+        let whole = Frames { pages: 8, scattered: 0, density: 1.0, regions: 0, region_lines: 0 };
+        assert_eq!(found(&[8, 9, 10, 11, 12, 13, 14, 15]), Some(whole));
+        let parts = Frames { pages: 4, scattered: 4, density: 4.0 / 24.0, regions: 1, region_lines: 1 };
+        assert_eq!(found(&[8, 24, 40, 41]), Some(parts));
+        // Pages 0 to 511 are the first region, and the ninth one is the first of another line.
+        let far = Frames { pages: 4, scattered: 4, density: 1.0 / 8.0, regions: 3, region_lines: 2 };
+        assert_eq!(found(&[8, 511, 512, 8 * 512]), Some(far));
         assert_eq!(found(&[0, 0]), None, "hidden");
         assert_eq!(found(&[]), None);
     }

@@ -12,6 +12,11 @@ SCATTERED = 0.01
 BASE = 4096
 # Most of memory that others may have in a description.
 MOST_PERCENT = 95
+# Megabytes that an entry of a page directory stands for, and entries in a cache line.
+REGION = 2
+LINE = 8
+# Of memory, regions that hold scattered frames take this part at most: the program's other frames need room.
+MOST_REGIONS = 0.5
 
 
 def fragment(frames: Frames, gigabytes: int) -> Json | None:
@@ -22,7 +27,15 @@ def fragment(frames: Frames, gigabytes: int) -> Json | None:
     free = 1 - percent / 100
     # So much memory has as many free frames in groups that have some of theirs, and not all.
     within = min(gigabytes << 9, max(1, round(frames.scattered * BASE / (free - free**GROUP)) >> 20))
-    return {"kind": "memhog", "percent": percent, "chunk": "4K", "within": f"{within}M"}
+    wanted: Json = {"kind": "memhog", "percent": percent, "chunk": "4K", "within": f"{within}M"}
+    return {**wanted, **_regions(frames, within, gigabytes << 10)} if frames.regions else wanted
+
+
+def _regions(frames: Frames, within: int, memory: int) -> Json:
+    """How many regions of 2 MB these frames lie in, and over how much memory; both amounts are in MB."""
+    regions = max(-(-within // REGION), min(frames.regions, int(memory * MOST_REGIONS) // REGION))
+    over = min(memory - REGION, max(regions, frames.region_lines * LINE) * REGION)
+    return {"regions": regions, "over": f"{over}M"}
 
 
 def _free(density: float) -> float:

@@ -1,7 +1,8 @@
-"""Where the kernel puts base pages: how many of their frames lie scattered, and how densely.
+"""Where the kernel puts base pages: how many of their frames lie scattered, how densely, and over how much of memory.
 
 Walks read page-table entries by the cache line, eight pages each, and a hypervisor's entries by the guest's frames. So
-scattered frames cost more lines. A kernel hands out what is left of broken blocks first, and whole blocks after that.
+scattered frames cost more lines. Entries of the level above are of 2 MB each: walks read more of them where frames lie
+in many such regions. A kernel hands out what is left of broken blocks first, and whole blocks after that.
 So a small program may get scattered frames where a large one gets few. Only root sees frame numbers
 (/proc/self/pagemap).
 """
@@ -35,6 +36,10 @@ class Frames:
     # Those in aligned groups of eight frames of which they do not have all, and these as a share of the groups.
     scattered: int
     density: float
+    # Regions of 2 MB that have scattered ones, and the cache lines with the entries of these regions; 0 where they were
+    # not counted.
+    regions: int = 0
+    region_lines: int = 0
 
 
 def look(pages: int = PAGES, pagemap: Path = Path("/proc/self/pagemap")) -> Frames | None:
@@ -104,7 +109,10 @@ def mean(found: Sequence[Frames]) -> Frames:
     pages = sum(f.pages for f in found) / len(found)
     scattered = sum(f.scattered for f in found) / len(found)
     groups = sum(f.scattered / (GROUP * f.density) for f in found) / len(found)
-    return Frames(round(pages), round(scattered), scattered / (GROUP * groups) if groups else 1.0)
+    density = scattered / (GROUP * groups) if groups else 1.0
+    regions = round(sum(f.regions for f in found) / len(found))
+    lines = round(sum(f.region_lines for f in found) / len(found))
+    return Frames(round(pages), round(scattered), density, regions, lines)
 
 
 def _anonymous(line: str) -> tuple[int, int] | None:

@@ -538,6 +538,8 @@ def _memory(size: int, frames: Json | None) -> Json:
             f"fragment: of {show_bytes(frames['pages'] * BASE)} of base pages {show_bytes(frames['scattered'] * BASE)} "
             f"filled {frames['density']:.0%} of their groups of 8 frames, the others all (pagemap)"
         )
+        if frames.get("regions"):
+            memory["source"] += f"; they lay in {frames['regions']} regions of 2 MB"
     return memory
 
 

@@ -179,7 +179,10 @@ def bounded(job: engine.Job) -> engine.Job:
     virtual = engine.resolve(empty)["machine"].get("virtual")
     if not virtual:
         return job
-    size = min(int(virtual["memory"]["size"].removesuffix("G")), GUEST_GB)
+    # Scattered frames lie in regions over a part of it, which a chase that has such frames needs too.
+    over = virtual["memory"]["fragment"].get("over", "0M")
+    needed = GUEST_GB + math.ceil(int(over.removesuffix("M")) / 1024)
+    size = min(int(virtual["memory"]["size"].removesuffix("G")), needed)
     sizes = (f"virtual.memory.size={size}G", f"memory.size={size + BESIDE_GB}G")
     return engine.Job(job.machine, job.policy, (*job.sets, *sizes))
 

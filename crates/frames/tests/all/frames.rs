@@ -3,7 +3,7 @@
 use mmulab_addr::{PageOrder, Pfn};
 use mmulab_frames::{Aged, Fragment, Frames, HeldPages, MemoryDesc, Mobility, Rest};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn frames(size: &str, fragment: Fragment) -> Frames {
     Frames::new(&MemoryDesc { fragment, ..MemoryDesc::of(size) }, 2, 7).unwrap()
@@ -14,7 +14,19 @@ fn fmfi(target: f64, free: &str, held: HeldPages) -> Fragment {
 }
 
 fn memhog(percent: f64, chunk: &str, within: Option<&str>, held: HeldPages) -> Fragment {
-    Fragment::Memhog { percent, chunk: chunk.into(), within: within.map(Into::into), held }
+    Fragment::Memhog { percent, chunk: chunk.into(), within: within.map(Into::into), regions: None, over: None, held }
+}
+
+/// Single frames of which half are free, in `regions` of memory's first `over`.
+fn regions(within: &str, regions: u32, over: Option<&str>) -> Fragment {
+    Fragment::Memhog {
+        percent: 50.0,
+        chunk: "4K".into(),
+        within: Some(within.into()),
+        regions: Some(regions),
+        over: over.map(Into::into),
+        held: HeldPages::Pinned,
+    }
 }
 
 /// Frames below 1 MiB are reserved.
@@ -172,6 +184,45 @@ fn memhog_within_a_part_leaves_single_frames_there_and_whole_blocks_behind() {
     // Large pages have the other half.
     let blocks = std::iter::from_fn(|| f.alloc_contiguous(PageOrder::P2M)).count();
     assert!((250..=256).contains(&blocks), "{blocks} blocks of 2 MB");
+}
+
+#[test]
+fn what_memhog_leaves_may_lie_in_regions_over_all_of_memory() {
+    // 64 MiB in 100 of the 256 regions of 512 MiB: 21 of the 64 groups of each.
+    let mut f = frames("1G", regions("64M", 100, Some("512M")));
+    let hogged = 1u64 << 14;
+    let mut by_region: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for _ in 0..hogged / 2 {
+        let pfn = f.alloc(PageOrder::P4K, Mobility::Movable, 0).expect("free").0;
+        by_region.entry(pfn / 512).or_default().push(pfn % 512);
+    }
+    // Below 2 MiB, 1 MiB is free and hands out whole blocks, before any larger one is broken.
+    let below = by_region.remove(&0).unwrap_or_default();
+    assert!(below.len() <= 256);
+    let places: Vec<u64> = by_region.keys().copied().collect();
+    assert!((97..=98).contains(&places.len()), "21 groups of each use 98 regions: {}", places.len());
+    let groups = |frames: &[u64]| frames.iter().map(|frame| frame / 8).collect::<BTreeSet<_>>();
+    assert!(by_region.values().all(|frames| groups(frames).len() <= 21));
+    let used: BTreeSet<u64> = by_region.values().flat_map(|frames| groups(frames)).collect();
+    assert_eq!(used.len(), 64, "no place of a region is preferred");
+    assert!(places.windows(2).all(|pair| (2..=3).contains(&(pair[1] - pair[0]))), "evenly: {places:?}");
+    assert!(places.iter().all(|&region| region <= 256), "in the first 512 MiB: {places:?}");
+    // The others are whole.
+    let blocks = std::iter::from_fn(|| f.alloc_contiguous(PageOrder::P2M)).count();
+    assert!((510 - 100..=511 - 97).contains(&blocks), "{blocks} blocks of 2 MB");
+}
+
+#[test]
+fn regions_that_do_not_fit_are_refused() {
+    let refused = |how| Frames::new(&MemoryDesc { fragment: how, ..MemoryDesc::of("1G") }, 1, 7).err().unwrap().what;
+    assert_eq!(refused(regions("64M", 31, None)), "regions is 31: within does not fit into so few, give at least 32");
+    assert!(refused(regions("64M", 512, None)).contains("regions is too much: this memory has 511 regions of 2M"));
+    assert!(refused(regions("64M", 40, Some("64M"))).contains("of which over has 32"));
+    assert!(refused(regions("64M", 40, Some("2G"))).starts_with("over is too much"));
+    assert!(refused(regions("64M", 40, Some("much"))).starts_with("over is 'much'"));
+    let Fragment::Memhog { percent, chunk, within, held, .. } = regions("64M", 1, None) else { unreachable!() };
+    let without = Fragment::Memhog { percent, chunk, within, regions: None, over: Some("1G".into()), held };
+    assert!(refused(without).ends_with("give regions too"));
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use crate::common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
-use mmulab_frames::{Fragment, HeldPages};
 use mmulab_kernel::{
     Adviser, Advises, Asked, EventKind, FaultError, Kernel, KernelDesc, KernelError, PolicyDesc, Promotion, Raised,
     Refusal, Sizes, View,
@@ -80,8 +79,7 @@ fn sizes_are_offered_where_they_fit_are_empty_and_have_a_block() {
 #[test]
 fn no_size_is_offered_without_a_free_block() {
     let mut desc = desc(PolicyDesc::linux_thp(), 64);
-    desc.memory.fragment =
-        Fragment::Memhog { percent: 40.0, chunk: "2M".into(), within: None, held: HeldPages::Pinned };
+    desc.memory.fragment = memhog(40.0, "2M");
     let (mut w, script) = advised(&desc, 64);
     w.event(1, &mmap(BASE, 32 * HUGE, Prot::RW));
     let mut refused = 0;

@@ -26,8 +26,7 @@ fn world(change: impl FnOnce(&mut ThpDesc)) -> World {
 /// Half of 64 MiB in small chunks: no block of 2 MiB is free, though much memory is.
 fn fragmented(change: impl FnOnce(&mut ThpDesc)) -> World {
     let mut desc: KernelDesc = desc(policy(change), 64);
-    desc.memory.fragment =
-        Fragment::Memhog { percent: 40.0, chunk: "2M".into(), within: None, held: HeldPages::Pinned };
+    desc.memory.fragment = memhog(40.0, "2M");
     World::new(&desc, 64)
 }
 

@@ -2,7 +2,6 @@
 
 use crate::common::*;
 use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
-use mmulab_frames::{Fragment, HeldPages};
 use mmulab_kernel::{EventKind, FaultKind, PolicyDesc};
 use mmulab_trace::{Backing, Event, MapFlags};
 
@@ -53,8 +52,7 @@ fn base_pages_are_left_where_the_policy_or_memory_says_so() {
     assert_eq!(w.walk(1, KERNEL, None).unwrap().order, PageOrder::P4K);
 
     let mut full = desc(PolicyDesc::linux_4k(), 64);
-    full.memory.fragment =
-        Fragment::Memhog { percent: 40.0, chunk: "64K".into(), within: None, held: HeldPages::Pinned };
+    full.memory.fragment = memhog(40.0, "64K");
     let mut w = World::new(&full, 64);
     w.event(1, &kernel_half());
     w.access(1, KERNEL, Access::Fetch).unwrap();

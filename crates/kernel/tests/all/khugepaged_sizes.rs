@@ -2,7 +2,6 @@
 
 use crate::common::*;
 use mmulab_addr::{PageOrder, Pid, Prot, VirtAddr};
-use mmulab_frames::{Fragment, HeldPages};
 use mmulab_kernel::{EventKind, KernelDesc, KhugepagedDesc, Note, PolicyDesc, Refusal, ThpDesc, ThpSize};
 use mmulab_pagetable::{TableDesc, TableKind};
 use mmulab_trace::{Advice, Event};
@@ -128,8 +127,7 @@ fn pages_that_nobody_uses_are_left_alone() {
 #[test]
 fn without_a_block_of_2_mebibytes_smaller_ones_are_made() {
     let mut desc = desc(policy(&[P2M, P64K], 511, true), 64);
-    desc.memory.fragment =
-        Fragment::Memhog { percent: 50.0, chunk: "64K".into(), within: None, held: HeldPages::Pinned };
+    desc.memory.fragment = memhog(50.0, "64K");
     let mut w = World::new(&desc, 64);
     assert!(!w.kernel.frames().has_block(P2M));
     w.event(1, &mmap(BASE, 2 * HUGE, Prot::RW));

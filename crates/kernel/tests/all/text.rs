@@ -2,7 +2,6 @@
 
 use crate::common::*;
 use mmulab_addr::{Access, PageOrder, Pid, Prot, VirtAddr};
-use mmulab_frames::{Fragment, HeldPages};
 use mmulab_kernel::{EventKind, FaultKind, Kernel, KernelDesc, PolicyDesc, Refusal};
 use mmulab_pagetable::{TableDesc, TableKind};
 use mmulab_trace::Event;
@@ -73,8 +72,7 @@ fn loads_and_stores_move_no_text() {
 #[test]
 fn without_free_blocks_moved_text_has_base_pages() {
     let mut desc: KernelDesc = desc(parts("text.remap = \"whole\""), 64);
-    desc.memory.fragment =
-        Fragment::Memhog { percent: 40.0, chunk: "64K".into(), within: None, held: HeldPages::Pinned };
+    desc.memory.fragment = memhog(40.0, "64K");
     let mut w = World::new(&desc, 64);
     text(&mut w, 1, BASE, HUGE, 0);
     w.access(1, BASE, Access::Fetch).unwrap();

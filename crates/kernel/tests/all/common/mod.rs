@@ -5,7 +5,7 @@
 //! has a TLB that never forgets by itself, so that a flush not sent shows as a stale translation.
 
 use mmulab_addr::{Access, Asid, PageOrder, Pfn, Pid, Tid, VirtAddr, Vpn};
-use mmulab_frames::PhysMem;
+use mmulab_frames::{Fragment, HeldPages, PhysMem};
 use mmulab_kernel::{Actor, Effects, FaultError, FaultKind, Kernel, KernelDesc, Note, PolicyDesc, Usage};
 use mmulab_pagetable::{CompendiaDesc, CuckooDesc, Invalidate, Leaf, OpenDesc, Share, TableDesc, TableKind};
 use mmulab_trace::{Backing, Event, MapFlags};
@@ -24,6 +24,12 @@ pub fn desc(policy: PolicyDesc, mebibytes: u64) -> KernelDesc {
         cpus: 1,
         asid_bits: 12,
     }
+}
+
+/// A share of all memory in percent, taken in chunks that nothing moves.
+pub fn memhog(percent: f64, chunk: &str) -> Fragment {
+    let (chunk, held) = (chunk.into(), HeldPages::Pinned);
+    Fragment::Memhog { percent, chunk, within: None, regions: None, over: None, held }
 }
 
 /// Trees of tables of every kind, with four levels.
