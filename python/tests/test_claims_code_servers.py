@@ -149,7 +149,7 @@ def test_the_share_of_translation_by_cores_and_hyperthreads(tmp_path: Path, monk
     assert (one.cores, two.cores) == (1, 2)
     tables = outcome.tables()
     assert "| program | clients | 1 core | 2 cores |" in tables["share"]
-    assert f"{one.stock.overhead:.1%}".replace("%", " %") in tables["share"]
+    assert f"{one.stock.overhead:.1%}" in tables["share"]
     assert "2 hyperthreads" in tables["parallel"]
 
 
@@ -180,7 +180,8 @@ def test_figures_of_several_recordings_are_medians(tmp_path: Path, monkeypatch: 
     assert stock.of.kernel_work["entry_write"] == median(run.of.kernel_work["entry_write"] for run in stock.runs)
     ratios = [padded.cycles / run.cycles for padded, run in zip(row.of[PADDED].runs, stock.runs, strict=True)]
     tables = outcome.tables()
-    shown = f"{row.of[PADDED].cycles / stock.cycles:.1%} [{min(ratios):.1%} to {max(ratios):.1%}]"
+    # The ratio of medians may lie outside these.
+    shown = f"{median(ratios):.1%} [{min(ratios):.1%} to {max(ratios):.1%}]"
     assert shown in tables["user"]
     assert min(walks.changes) <= walks.change <= max(walks.changes)
     assert f"[{min(walks.changes):+.1%} to {max(walks.changes):+.1%}]" in tables["walk"]

@@ -1,5 +1,6 @@
 """A run in the terms of paper 2's Table II, and of its figures."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -115,6 +116,14 @@ def saved(after: float, before: float) -> float:
 def left(after: float, before: float) -> float:
     """What is left of `before`, as a share."""
     return after / before if before else 1.0
+
+
+def middle(runs: Sequence[float], otherwise: float) -> float:
+    """The median of a ratio over several recordings, or the ratio of a single one.
+
+    A ratio of two counters' medians may lie outside all of theirs, for the medians are of different recordings.
+    """
+    return statistics.median(runs) if runs else otherwise
 
 
 def spread(runs: Sequence[float], form: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from mmulab import engine
 from mmulab.markdown import grid
 from mmulab.reproduce.instruction import published
-from mmulab.reproduce.instruction.measured import Measured, left, saved, spread
+from mmulab.reproduce.instruction.measured import Measured, left, middle, saved, spread
 from mmulab.reproduce.instruction.programs import PERSISTENT, RECONNECTING, Program
 from mmulab.reproduce.instruction.setting import (
     ALL_LEVELS,
@@ -32,7 +32,7 @@ from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.cells import Stopped, Store
 from mmulab.reproduce.shared.experiment import Session
 from mmulab.reproduce.shared.kinds import Wholes
-from mmulab.units import show_bytes, show_percent
+from mmulab.units import show_bytes
 
 # The paper's servers run on two cores, and on one to four (section IV and Figure 9).
 CORES = 2
@@ -72,7 +72,7 @@ class Row:
     def left(self, setting: Setting, what: str) -> float:
         """What is left of a counter beside FreeBSD as it is."""
         count = ALL[what]
-        return left(float(count(self.of[setting])), float(count(self.of[STOCK])))
+        return middle(self.runs(setting, what), left(float(count(self.of[setting])), float(count(self.of[STOCK]))))
 
     def runs(self, setting: Setting, what: str) -> list[float]:
         """The same for each recording alone, if there are several."""
@@ -147,7 +147,7 @@ class WalkRow:
     @property
     def change(self) -> float:
         """How much longer a walk is with shared tables."""
-        return -saved(self.shared.cycles_per_walk, self.alone.cycles_per_walk)
+        return middle(self.changes, -saved(self.shared.cycles_per_walk, self.alone.cycles_per_walk))
 
     @property
     def changes(self) -> list[float]:
@@ -341,7 +341,8 @@ def _clients(subject: Subject) -> str:
 
 def _overhead(found: Measured) -> str:
     """The share of time that fetches wait."""
-    return f"{show_percent(found.overhead)}{spread([run.overhead for run in found.runs], '.2%')}"
+    runs = [run.overhead for run in found.runs]
+    return f"{middle(runs, found.overhead):.1%}{spread(runs, '.1%')}"
 
 
 def programs(plan: Plan) -> tuple[Program, ...]:
