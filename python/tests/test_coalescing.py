@@ -1,6 +1,7 @@
 """Coalescing on a real program: proven on the way, the same but for what misses, whichever the design."""
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -25,6 +26,12 @@ def run(sets: tuple[str, ...], policy: str, check: str | None = None, machine: s
     return engine.run(COMPILER, [engine.Job(machine, policy, sets)], engine.Options(check=check)).results[0].data
 
 
+@cache
+def plain_run(policy: str) -> Json:
+    """Without any coalescing: what all designs are held against."""
+    return run(("tlb_rules.coalescing=none",), policy)
+
+
 def without_tlbs(result: Json) -> Json:
     """What no TLB can change."""
     counts = result["counts"]
@@ -37,7 +44,7 @@ def without_tlbs(result: Json) -> Json:
 def test_every_design_is_transparent_to_a_real_program(name: str, policy: str) -> None:
     checked = run(DESIGNS[name], policy, "translations")
     assert checked["complete"], checked["ended"]
-    plain = run(("tlb_rules.coalescing=none",), policy)
+    plain = plain_run(policy)
     assert without_tlbs(checked) == without_tlbs(plain)
     # Few pages of this program lie eight in a row; nothing is lost by looking.
     for side, is_less in (("l1i", True), ("l1d", name != "zen of 8")):

@@ -27,11 +27,8 @@ LESS = {
     ("probe",): ["--from", str(CHECKOUT / "tests" / "data" / "probe-zen4-guest.json")],
     ("reproduce", "elastic-fault-latency"): ["--touches", "1000"],
     ("reproduce", "compendia-figure-15"): ["--updates", "500"],
-    ("reproduce", "elastic-systems"): ["--max-instructions", "20k"],
     ("reproduce", "elastic-sizes"): ["--max-instructions", "20k"],
     ("reproduce", "elastic-mixes"): ["--max-instructions", "20k"],
-    ("reproduce", "elastic-sampling"): ["--max-instructions", "20k"],
-    ("reproduce", "elastic-beyond"): ["--max-instructions", "20k"],
     ("reproduce", "together"): ["--max-instructions", "10k"],
     ("reproduce", "leshy"): ["--seconds", "1"],
 }

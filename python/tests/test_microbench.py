@@ -105,7 +105,7 @@ def test_a_region_that_cannot_coalesce_is_told(cli: Cli) -> None:
         ("r0", ["--region", "3M"], "give 2M to 1T, a multiple of 2M"),
         ("r0 w1", ["--write-protect"], "column 4: a store to a write-protected region would end the program"),
         ("r0", ["--set", "tlb.L1-DTLB.group=3"], "group is 3: zen coalesces 4 or 8 pages"),
-        ("r0", ["--region", "64G"], "the machine stopped (out-of-memory)"),
+        ("r0", ["--set", "memory.size=256M", "--region", "512M"], "the machine stopped (out-of-memory)"),
     ],
 )
 def test_what_cannot_be_is_refused(cli: Cli, program: str, more: list[str], message: str) -> None:
