@@ -1,7 +1,7 @@
 """A run in the terms of paper 2's Table II, and of its figures."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,6 +116,16 @@ def saved(after: float, before: float) -> float:
 def left(after: float, before: float) -> float:
     """What is left of `before`, as a share."""
     return after / before if before else 1.0
+
+
+def ratios(after: Measured, before: Measured, count: Callable[[Measured], float]) -> list[float]:
+    """What is left of a counter, for each of several recordings alone."""
+    return [left(float(count(a)), float(count(b))) for a, b in zip(after.runs, before.runs, strict=True)]
+
+
+def remaining(after: Measured, before: Measured, count: Callable[[Measured], float]) -> float:
+    """What is left of a counter, as a share: of several recordings the median."""
+    return middle(ratios(after, before, count), left(float(count(after)), float(count(before))))
 
 
 def middle(runs: Sequence[float], otherwise: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mmulab.markdown import grid
 from mmulab.reproduce.instruction import published
-from mmulab.reproduce.instruction.measured import WHOLE, Measured, left, saved
+from mmulab.reproduce.instruction.measured import WHOLE, Measured, left, ratios, remaining, saved, spread
 from mmulab.reproduce.instruction.programs import PROGRAMS
 from mmulab.reproduce.instruction.setting import (
     ALL_CLUSTERS,
@@ -270,8 +270,8 @@ class Outcome:
                     f"{used:,}",
                     str(filled.of.events.get("code_padded", 0)),
                     f"{filled.code_pages - alone.code_pages:+,}",
-                    f"{left(filled.stall, alone.stall):.1%}",
-                    f"{left(filled.cycles, alone.cycles):.2%}",
+                    _beside(filled, alone, lambda m: m.stall, ".1%"),
+                    _beside(filled, alone, lambda m: m.cycles, ".2%"),
                 ]
             )
         titles = (
@@ -283,6 +283,11 @@ class Outcome:
             "execution cycles",
         )
         return grid(("threshold 1 = 100 %", *titles), lines)
+
+
+def _beside(after: Measured, before: Measured, count: Callable[[Measured], float], form: str) -> str:
+    """What is left of a counter, with the least and the most of several recordings."""
+    return f"{remaining(after, before, count):{form}}{spread(ratios(after, before, count), form)}"
 
 
 def code_sizes(found: Measured) -> list[int]:

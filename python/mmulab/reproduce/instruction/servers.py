@@ -14,7 +14,7 @@ from typing import Any
 from mmulab import engine
 from mmulab.markdown import grid
 from mmulab.reproduce.instruction import published
-from mmulab.reproduce.instruction.measured import Measured, left, middle, saved, spread
+from mmulab.reproduce.instruction.measured import Measured, middle, ratios, remaining, saved, spread
 from mmulab.reproduce.instruction.programs import PERSISTENT, RECONNECTING, Program
 from mmulab.reproduce.instruction.setting import (
     ALL_LEVELS,
@@ -71,14 +71,11 @@ class Row:
 
     def left(self, setting: Setting, what: str) -> float:
         """What is left of a counter beside FreeBSD as it is."""
-        count = ALL[what]
-        return middle(self.runs(setting, what), left(float(count(self.of[setting])), float(count(self.of[STOCK]))))
+        return remaining(self.of[setting], self.of[STOCK], ALL[what])
 
     def runs(self, setting: Setting, what: str) -> list[float]:
         """The same for each recording alone, if there are several."""
-        count = ALL[what]
-        each = zip(self.of[setting].runs, self.of[STOCK].runs, strict=True)
-        return [left(float(count(found)), float(count(stock))) for found, stock in each]
+        return ratios(self.of[setting], self.of[STOCK], ALL[what])
 
     def shown(self, setting: Setting, what: str) -> str:
         """The same for a table, with the least and the most of the recordings."""
