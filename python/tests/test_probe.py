@@ -452,6 +452,17 @@ def test_a_chase_is_simulated_on_frames_as_scattered_as_it_had(shared: Json) -> 
     assert walks.Timed(chase, {"points": [{"x": 3120}]}, 66.0).sets(machine) == ()
 
 
+@pytest.mark.parametrize(("over", "gigabytes"), [("4848M", 9), ("3G", 7), (None, 4)])
+def test_a_guest_of_chases_has_room_for_the_regions_of_its_frames(
+    shared: Json, over: str | None, gigabytes: int
+) -> None:
+    """Beside the 4 GB that chases need."""
+    seen = f'kind = "memhog", percent = 60, chunk = "4K", within = "735M", regions = 1000, over = "{over}"'
+    sets = ("virtual.memory.size=24G", f"virtual.memory.fragment={{ {seen} }}" if over else "memory.size=96G")
+    job = walks.bounded(engine.Job(shared["machine"], "linux-4k", sets))
+    assert engine.resolve(job)["machine"]["virtual"]["memory"]["size"] == f"{gigabytes}G"
+
+
 def test_curves_over_base_pages_say_which_frames_they_had() -> None:
     spec = {"backing": "4K", "xs": [64], "repeats": 3, "burst_us": 20, "seed": 1}
     curve = json.loads(_core.probe_curve(json.dumps({**spec, "name": "p", "pattern": {"kind": "pages"}}), None))

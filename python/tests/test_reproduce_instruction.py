@@ -62,21 +62,24 @@ def test_the_table_of_padding_tells_which_programs_execute_their_residual_code(
     assert float(residual[6].rstrip("%")) < 95
 
 
-def test_the_chain_is_timed_on_this_computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "about", [{64, 65}, pytest.param({48, 64, 65, 80}, marks=pytest.mark.long)], ids=["few", "all"]
+)
+def test_the_chain_is_timed_on_this_computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, about: set[int]) -> None:
     """Base pages and pages of 2 MB take turns; what is modelled runs on the description that the probe makes."""
     if any(KNOWN[name].missing() for name in native_chain.SETTINGS):
         pytest.skip("no huge pages here")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(native_chain, "CALLS", 20_000)
     monkeypatch.setattr(native_chain, "RUNS", 3)
-    # Other numbers about the ITLB's end, and the search for walks that fit, take most of the time.
-    about = native_chain.about
-    monkeypatch.setattr(native_chain, "about", lambda arrays: about(arrays) & {64, 65})
+    # More numbers about the ITLB's end, and the search for walks that fit, take most of the time.
+    all_about = native_chain.about
+    monkeypatch.setattr(native_chain, "about", lambda arrays: all_about(arrays) & about)
     monkeypatch.setattr(walks, "find", lambda _timed, _write: walks.Walks())
     figures = json.loads((CHECKOUT / "tests/data/probe-zen4-guest.json").read_text())
     found = native_chain.run(figures, (8, 9), 20, Store())
     # The described ITLB has 64 entries.
-    counts = [8, 9, 64, 65]
+    counts = [8, 9, *sorted(about)]
     assert [(row.superpages, row.setting) for row in found] == [(n, name) for n in counts for name in ("4k", "thp")]
     assert all((row.misses > 0.5) == (row.superpages > 64) for row in found if row.setting == "thp")
     assert all(0 < row.timed < 10_000 and 0 < row.modelled < 10_000 for row in found)

@@ -12,7 +12,7 @@ from mmulab.reproduce.together import systems
 
 # Eight kernels over two tables, and the three of Elastic Translations over Svnapot's.
 EVERY = 8 * 2 + 3
-# Programs of a page.
+# Programs of a page in the suite; of all of them it takes minutes.
 FEW = 2
 TRACE = "gen:gups?footprint=64M&populate=true&updates=20k"
 
@@ -41,20 +41,20 @@ def test_every_design_over_every_table_under_every_kernel(cli: Cli) -> None:
     assert large * 10 < small
 
 
+@pytest.mark.parametrize("count", [FEW, pytest.param(len(systems.GENERATED), marks=pytest.mark.long)])
 def test_the_papers_programs_fill_a_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int
 ) -> None:
     """Means over the programs, and by program the fastest system, which no other is faster than."""
-    # Of all programs it takes minutes.
-    monkeypatch.setattr(systems, "GENERATED", systems.GENERATED[:FEW])
+    monkeypatch.setattr(systems, "GENERATED", systems.GENERATED[:count])
     page = tmp_path / "page.md"
     page.write_text("".join(f"{begin}\n{end}\n" for begin, end in (marks("together", n) for n in ("gain", "best"))))
     code = invoke(["reproduce", "together", "--quick", "--max-instructions", "20k", "--page", str(page), "--json"])
     shown = capsys.readouterr()
     assert code == 0, shown.err
     rows = json.loads(shown.out)["rows"]
-    assert len({row["program"] for row in rows}) == FEW
-    assert len(rows) == FEW * EVERY
+    assert len({row["program"] for row in rows}) == count
+    assert len(rows) == count * EVERY
     text = page.read_text()
     assert text.count("| freebsd-reserv | compendia |") == 1
     for kernel in ("linux-4k", "linux-thp"):

@@ -1,9 +1,11 @@
 //! What occupies memory before the program starts.
 
-use crate::{Fragment, HeldPages, MemoryError, buddy::BLOCK_ORDER};
+use crate::{
+    Fragment, HeldPages, MemoryError,
+    buddy::BLOCK_ORDER,
+    random::{below, generator},
+};
 use mmulab_addr::{BASE_SHIFT, parse_bytes};
-use rand_core::Rng;
-use rand_pcg::Pcg64Mcg;
 
 /// Frames whose page-table entries share a cache line.
 const GROUP: u64 = 8;
@@ -148,16 +150,6 @@ fn spread(
     }
     add(after, u64::from(end));
     Ok(runs)
-}
-
-/// Random numbers of a seed and a purpose. The generator's state is odd: a seed's lowest bit would be lost in its.
-fn generator(purpose: u128, seed: u64) -> Pcg64Mcg {
-    Pcg64Mcg::new(purpose ^ u128::from(seed) << 1)
-}
-
-/// A random number below `bound`.
-fn below(rng: &mut Pcg64Mcg, bound: u64) -> u64 {
-    ((u128::from(rng.next_u64()) * u128::from(bound)) >> 64) as u64
 }
 
 /// Whole blocks spread evenly, and small chunks at the start of the others, until `free` frames are free.

@@ -14,6 +14,7 @@ mod lists;
 mod mobility;
 mod occupants;
 mod phys;
+mod random;
 mod rest;
 mod vm_phys;
 

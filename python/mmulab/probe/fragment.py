@@ -12,9 +12,8 @@ SCATTERED = 0.01
 BASE = 4096
 # Most of memory that others may have in a description.
 MOST_PERCENT = 95
-# Megabytes that an entry of a page directory stands for, and entries in a cache line.
+# Megabytes that an entry of a page directory stands for.
 REGION = 2
-LINE = 8
 # Of memory, regions that hold scattered frames take this part at most: the program's other frames need room.
 MOST_REGIONS = 0.5
 
@@ -34,7 +33,7 @@ def fragment(frames: Frames, gigabytes: int) -> Json | None:
 def _regions(frames: Frames, within: int, memory: int) -> Json:
     """How many regions of 2 MB these frames lie in, and over how much memory; both amounts are in MB."""
     regions = max(-(-within // REGION), min(frames.regions, int(memory * MOST_REGIONS) // REGION))
-    over = min(memory - REGION, max(regions, frames.region_lines * LINE) * REGION)
+    over = min(memory - REGION, max(regions, frames.region_lines * GROUP) * REGION)
     return {"regions": regions, "over": f"{over}M"}
 
 

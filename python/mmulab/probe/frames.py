@@ -21,7 +21,7 @@ from mmulab import _core
 
 # Base pages looked at, at most.
 PAGES = 1 << 18
-# Base pages whose entries share a cache line.
+# Entries of a page table that share a cache line.
 GROUP = 8
 _FRAME = (1 << 55) - 1
 _PRESENT = 1 << 63

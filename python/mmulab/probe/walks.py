@@ -19,6 +19,7 @@ from mmulab import engine
 from mmulab.probe.fragment import fragment_sets
 from mmulab.probe.frames import Frames
 from mmulab.result import write_text
+from mmulab.units import parse_bytes
 
 Json = dict[str, Any]
 # From one page's line to the next one's: neighbours get neighbouring sets of a first-level cache.
@@ -175,13 +176,13 @@ def besides(reads: Sequence[float], distances: Sequence[float]) -> tuple[int, in
 def bounded(job: engine.Job) -> engine.Job:
     """The job with no more of a guest's and its host's memory than chases need."""
     # What is asked here does not depend on what is in memory, and 96 GB in pieces take 2 s to make.
-    empty = engine.Job(job.machine, job.policy, ('memory.fragment={kind="none"}',))
+    empty = engine.Job(job.machine, job.policy, (*job.sets, 'memory.fragment={kind="none"}'))
     virtual = engine.resolve(empty)["machine"].get("virtual")
     if not virtual:
         return job
     # Scattered frames lie in regions over a part of it, which a chase that has such frames needs too.
-    over = virtual["memory"]["fragment"].get("over", "0M")
-    needed = GUEST_GB + math.ceil(int(over.removesuffix("M")) / 1024)
+    over = parse_bytes(virtual["memory"]["fragment"].get("over", "0")) or 0
+    needed = GUEST_GB + math.ceil(over / (1 << 30))
     size = min(int(virtual["memory"]["size"].removesuffix("G")), needed)
     sizes = (f"virtual.memory.size={size}G", f"memory.size={size + BESIDE_GB}G")
     return engine.Job(job.machine, job.policy, (*job.sets, *sizes))

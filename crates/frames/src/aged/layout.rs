@@ -1,8 +1,11 @@
 //! A layout of memory drawn from the observations: which frames are in use, and the free lists.
 
 use super::observed::{Counted, List, Observed};
-use crate::{Mobility, buddy::BLOCK_ORDER};
-use rand_core::Rng;
+use crate::{
+    Mobility,
+    buddy::BLOCK_ORDER,
+    random::{below, generator},
+};
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
 
@@ -35,8 +38,7 @@ pub struct Layout {
 
 /// Draws a layout of memory of `total` frames of which the `reserved` first are nobody's.
 pub fn lay(observed: &Observed, reserved: u32, total: u64, max_order: u8, seed: u64) -> Layout {
-    // The generator's state is odd: a seed's lowest bit would be lost in its.
-    let mut rng = Pcg64Mcg::new(0x6167_6564 ^ u128::from(seed) << 1);
+    let mut rng = generator(0x6167_6564, seed);
     let held = observed.held(total).min(total / MOST_HELD);
     let small: u64 = observed.lists.iter().map(|l| u64::from(l.length.1) << l.order).sum();
     let scale = ((total / MOST_SMALL) as f64 / small as f64).min(1.0);
@@ -63,11 +65,6 @@ pub fn lay(observed: &Observed, reserved: u32, total: u64, max_order: u8, seed: 
 
 fn between(rng: &mut Pcg64Mcg, least: u32, most: u32) -> u32 {
     least + below(rng, u64::from(most - least) + 1) as u32
-}
-
-/// A number below `n`.
-fn below(rng: &mut Pcg64Mcg, n: u64) -> u64 {
-    ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64
 }
 
 /// One of what was counted, as often as it was seen.
