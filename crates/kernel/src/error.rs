@@ -105,6 +105,21 @@ pub enum KernelError {
     /// The adviser failed at a tick, or asked for what cannot be done.
     #[error("{0}")]
     Adviser(String),
+    /// The program was recorded on a kernel with smaller base pages.
+    #[error(
+        "process {pid} maps memory at {va} from offset {offset:#x}, which are no multiples of this kernel's base page \
+         of {base}: record the program with --page-size {base}, or take a page table with smaller base pages"
+    )]
+    SmallerPages {
+        /// The process.
+        pid: Pid,
+        /// Where it maps.
+        va: VirtAddr,
+        /// What of a file it maps from; 0 of none.
+        offset: u64,
+        /// The base page.
+        base: PageOrder,
+    },
     /// Too many processes or files for the simulation's numbering.
     #[error("more than {limit} {what} in one run")]
     TooMany {

@@ -114,7 +114,7 @@ impl Kernel {
             .complete()
             .map_err(|message| KernelError::Description { key: "table".into(), message })?;
         let frames = Frames::of(manager.allocator(), &desc.memory, desc.cpus, desc.memory.seed)?;
-        let mut memory = Memory::new(frames, mem.frames()).ok_or_else(|| KernelError::Description {
+        let mut memory = Memory::new(frames, mem.frames(), table.format()).ok_or_else(|| KernelError::Description {
             key: "memory.size".into(),
             message: "no frame is left for the kernel itself: give more".into(),
         })?;

@@ -128,7 +128,7 @@ pub(crate) trait Manager {
         let mut fault = self.serve(space, cx, va, access)?;
         fault.stack_growth = grown;
         cx.counts.faults.add(fault.kind, 1);
-        cx.counts.huge_faults += u64::from(fault.order > PageOrder::P4K);
+        cx.counts.huge_faults += u64::from(fault.order > cx.memory.base);
         if cx.effects.narrate
             && let Found::Leaf(leaf) = space.page(cx.mem, &cx.memory.pages, va)
         {

@@ -12,6 +12,7 @@ use crate::linux::desc::{AdviceFlush, LinuxDesc};
 use crate::manager::Manager;
 use crate::memory::Memory;
 use crate::memory::reservations::Reservations;
+use crate::parts::base_page;
 use crate::parts::contiguous::Contiguous;
 use crate::parts::traits::Hole;
 use crate::ranges::Span;
@@ -39,6 +40,7 @@ impl MemoryManager {
     pub fn new(desc: &KernelDesc) -> Result<Self, KernelError> {
         let (table, memory, desc) = (&desc.table, &desc.memory, &desc.policy);
         only_sections_of_kind(desc)?;
+        base_page::check(desc, table).map_err(|(key, message)| KernelError::Description { key, message })?;
         let linux = |linux: Linux| -> Result<Self, KernelError> {
             Ok(Self::Linux(Box::new(linux.with_text(desc, table)?.with_advice(desc, table))))
         };

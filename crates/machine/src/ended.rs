@@ -78,6 +78,7 @@ impl Ended {
             | KernelError::Memory(_)
             | KernelError::Table(_)
             | KernelError::OutOfMemory(_)
+            | KernelError::SmallerPages { .. }
             | KernelError::TooMany { .. } => Self::Kernel(error.to_string()),
         }
     }

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{borrow::Cow, fmt};
 
-/// Levels of a table: 39-bit, 48-bit or 57-bit virtual addresses.
+/// Levels of a table: 39-bit, 48-bit or 57-bit virtual addresses, with base pages of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u8", into = "u8")]
 #[schemars(with = "u8", extend("minimum" = 3, "maximum" = 5))]
@@ -78,8 +78,9 @@ macro_rules! describe {
         pub struct TableDesc {
             /// The kind of table. Default `x86-64-radix`.
             pub kind: TableKind,
-            /// Levels: 3 (39-bit addresses), 4 (48-bit) or 5 (57-bit), as far as the kind has them. Hashed tables have
-            /// none, and the number only states the bits of an address. Default 4.
+            /// Levels: 3 (39-bit addresses), 4 (48-bit) or 5 (57-bit), as far as the kind has them. With a granule of
+            /// 16 KiB, 3 are 47 bits and 4 are 48; with one of 64 KiB, 3 are 48 bits. Hashed tables have none, and the
+            /// number only states the bits of an address. Default 4.
             pub levels: Levels,
             $($(
                 $(#[$doc])*
@@ -220,6 +221,11 @@ impl TableDesc {
     /// Parameters that cannot be followed.
     pub fn of_hashed(desc: OpenDesc) -> Result<Self, String> {
         Self { kind: TableKind::Open, hashed: Some(desc), ..Self::default() }.complete()
+    }
+
+    /// The size of its base pages, and of its tables.
+    pub fn base(&self) -> PageOrder {
+        self.format().base()
     }
 
     /// Whether it has pages of `order`.

@@ -1,10 +1,13 @@
 //! A tree of tables as text, read out of its bytes as hardware reads it.
 
-use crate::{Format, Leaf, Next, Rights, Root, Step, geometry::ENTRIES, hashed, leaf_bits::Bits};
+use crate::{Format, Leaf, Next, Rights, Root, Step, hashed, leaf_bits::Bits};
 use mmulab_addr::{PageOrder, PhysAddr, VirtAddr};
 use mmulab_frames::PhysMem;
 use std::collections::BTreeSet;
 use std::fmt::Write;
+
+/// Entries in a frame of 4 KiB.
+const FRAME_ENTRIES: u64 = 512;
 
 /// A table or node to be drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +45,7 @@ pub fn draw(format: Format, root: Root, mem: &PhysMem) -> String {
     for va in format.trees() {
         let step = format.start(root, va);
         let skipped = format.levels() - step.level;
-        let entries = ENTRIES.pow(u32::from(skipped) + 1);
+        let entries = format.entries(step.level).pow(u32::from(skipped) + 1);
         let node = Node { at: step.entry, level: step.level, entries, va };
         // Few have anything among the upper addresses.
         if va == VirtAddr::default() || (0..entries).any(|index| drawing.entry(node, index).is_some()) {
@@ -55,10 +58,11 @@ pub fn draw(format: Format, root: Root, mem: &PhysMem) -> String {
 impl Drawing<'_> {
     fn node(&mut self, node: Node, depth: usize) {
         let indent = "  ".repeat(depth);
-        let name = if node.entries == ENTRIES {
+        let entries = self.format.entries(node.level);
+        let name = if node.entries == entries {
             format!("level {} table", node.level)
         } else {
-            let upper = node.level + node.entries.ilog(ENTRIES) as u8;
+            let upper = node.level + node.entries.ilog(entries) as u8;
             let levels: Vec<_> = (node.level..upper).rev().map(|level| level.to_string()).collect();
             format!("level {} node of {} entries", levels.join("+"), node.entries)
         };
@@ -69,10 +73,10 @@ impl Drawing<'_> {
         }
         let mut run: Option<(u64, u64, Run)> = None;
         let covers = self.format.covers(node.level);
-        // Of nodes most frames may have nothing.
-        let frames = (0..node.entries / ENTRIES).map(|part| part * ENTRIES);
+        // Of nodes and large tables most frames may have nothing.
+        let frames = (0..node.entries).step_by(FRAME_ENTRIES as usize);
         let written = frames.filter(|first| self.mem.holds(PhysAddr(node.at.0 + first * 8).pfn()));
-        for index in written.flat_map(|first| first..first + ENTRIES) {
+        for index in written.flat_map(|first| first..node.entries.min(first + FRAME_ENTRIES)) {
             let what = self.entry(node, index);
             match (&mut run, what) {
                 (Some((first, count, of)), Some(what))
@@ -112,8 +116,9 @@ impl Drawing<'_> {
                 let (bits, level) = format.kept(bits, node.level)?;
                 let from = va.align_down(format.covers(level));
                 let Next::Table(below) = format.next(bits, Step { level, ..step }, from) else { return None };
-                let entries = ENTRIES.pow(u32::from(level - below.level));
-                let by = (entries > ENTRIES).then(|| self.mem.read(step.entry));
+                let of_table = format.entries(below.level);
+                let entries = of_table.pow(u32::from(level - below.level));
+                let by = (entries > of_table).then(|| self.mem.read(step.entry));
                 Some(Run::Below(Node { at: below.entry, level: below.level, entries, va: from }, by))
             }
         }

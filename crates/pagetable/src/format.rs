@@ -6,7 +6,7 @@ use crate::{
     Found, Leaf, Next, Root, Search, Step,
     entry::Entries,
     formats::x86::X86,
-    geometry::{self, ENTRIES, ENTRY_BYTES},
+    geometry::ENTRY_BYTES,
     hashed::{self, Hashing},
     table_format::TableFormat,
 };
@@ -54,6 +54,14 @@ trait OfType: TableFormat {
         Self::SKIPPED_LEVELS
     }
 
+    fn base(self) -> PageOrder {
+        Self::GRANULE.base()
+    }
+
+    fn huge(self) -> PageOrder {
+        Self::GRANULE.covers(2)
+    }
+
     #[inline(always)]
     fn has_upper_tree(self) -> bool {
         Self::HAS_UPPER_TREE
@@ -81,7 +89,23 @@ impl Format {
 
     /// Bits of a virtual address.
     pub fn address_bits(self) -> u8 {
-        geometry::address_bits(each_format!(self, Format, f => f.depth()))
+        each_format!(self, Format, f => f.address_bits())
+    }
+
+    /// The size of a base page, which is that of a table as well.
+    #[inline]
+    pub fn base(self) -> PageOrder {
+        each_format!(self, Format, f => f.base())
+    }
+
+    /// The size of a page that takes an entry of level 2: of Linux's transparent huge pages.
+    pub fn huge(self) -> PageOrder {
+        each_format!(self, Format, f => f.huge())
+    }
+
+    /// Entries of a table of `level`.
+    pub fn entries(self, level: u8) -> u64 {
+        each_format!(self, Format, f => f.entries(level))
     }
 
     /// Whether programs can have the address.
@@ -139,7 +163,7 @@ impl Format {
     /// many levels.
     fn lines_below(self, mem: &PhysMem, (step, levels): (Step, u8), va: VirtAddr, each: &mut impl FnMut(u8, PhysAddr)) {
         let mut last = None;
-        for index in 0..ENTRIES.pow(levels.into()) {
+        for index in 0..self.entries(step.level).pow(levels.into()) {
             let entry = PhysAddr(step.entry.0 + index * ENTRY_BYTES);
             if entry.0.is_multiple_of(LINE_BYTES) {
                 each(step.level, entry);

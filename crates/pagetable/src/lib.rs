@@ -13,6 +13,7 @@
 
 #[macro_use]
 mod formats;
+mod arm;
 mod compendia;
 mod desc;
 mod draw;

@@ -1,6 +1,6 @@
-//! Trees of tables as the kernel edits them, for every format whose tables have 512 entries. The format states what the
-//! bits of entries mean. The code here allocates tables, frees empty ones, and writes all entries of a page that takes
-//! several.
+//! Trees of tables as the kernel edits them, for every format that is one. The format states what the bits of entries
+//! mean, and the granule, which is the size of a table. The code here allocates tables, frees empty ones, and writes
+//! all entries of a page that takes several.
 //!
 //! ```text
 //! four levels    4         3         2         1
@@ -9,7 +9,7 @@
 //! ```
 
 use crate::entry::Entries;
-use crate::geometry::{ENTRIES, ENTRY_BYTES};
+use crate::geometry::ENTRY_BYTES;
 use crate::table_format::{BuiltFor, Group, TableFormat};
 use crate::tables::{Moved, Tables};
 use crate::{Leaf, MapError, Next, Probe, Rights, Root, Step, TableFrames};
@@ -17,14 +17,14 @@ use mmulab_addr::{PageOrder, Pfn, PhysAddr, Vpn};
 use mmulab_frames::PhysMem;
 use rustc_hash::FxHashMap;
 
-/// A tree of fixed levels, 512 entries a table.
+/// A tree of fixed levels.
 #[derive(Debug)]
 pub struct Radix<F> {
     format: F,
     root: Pfn,
     /// The root of upper addresses, where they have one of their own.
     upper: Option<Pfn>,
-    /// Entries in use per table, so that an empty one is known without reading it. The kernel's own bookkeeping, as
+    /// Entries in use per table, by its first frame, so that an empty one is known without reading it. The kernel's own bookkeeping, as
     /// Linux keeps in the `struct page` of a table: hardware never sees it.
     used: FxHashMap<Pfn, u32>,
     /// Tables that other address spaces point to as well, and whose frames another owner keeps, with all tables below
@@ -85,9 +85,25 @@ impl<F: TableFormat> Radix<F> {
         }
     }
 
+    /// The table that an entry lies in.
+    #[inline(always)]
+    fn holder(at: PhysAddr) -> Pfn {
+        F::GRANULE.table_of(at).pfn()
+    }
+
+    /// Where entry number `index` of a table lies.
+    fn at(table: Pfn, index: u64) -> PhysAddr {
+        PhysAddr(table.addr().0 + index * ENTRY_BYTES)
+    }
+
+    /// Empties a table, all of its frames.
+    fn wipe(mem: &mut PhysMem, table: Pfn) {
+        (0..F::GRANULE.base().base_pages()).for_each(|frame| mem.clear(Pfn(table.0 + frame)));
+    }
+
     fn put(&mut self, mem: &mut PhysMem, at: PhysAddr, bits: u64) {
         mem.write(at, bits);
-        match self.used.get_mut(&at.pfn()) {
+        match self.used.get_mut(&Self::holder(at)) {
             Some(used) => *used += 1,
             None => debug_assert!(!self.lent.is_empty(), "an entry lies in a table, of this tree or lent"),
         }
@@ -95,7 +111,7 @@ impl<F: TableFormat> Radix<F> {
 
     fn clear(&mut self, mem: &mut PhysMem, at: PhysAddr) {
         mem.write(at, 0);
-        *self.used.get_mut(&at.pfn()).expect("an entry lies in a table") -= 1;
+        *self.used.get_mut(&Self::holder(at)).expect("an entry lies in a table") -= 1;
     }
 
     /// A leaf as the kernel sees it: marked if one of its entries is.
@@ -115,11 +131,11 @@ impl<F: TableFormat> Radix<F> {
         for &step in path.steps[..path.depth].iter().rev().flatten() {
             if let Some(table) = below {
                 self.used.remove(&table);
-                mem.clear(table);
+                Self::wipe(mem, table);
                 frames.give_back(table);
                 self.clear(mem, step.entry);
             }
-            let table = step.entry.pfn();
+            let table = Self::holder(step.entry);
             if self.used.get(&table).is_none_or(|&used| used != 0) || table == self.root || Some(table) == self.upper {
                 return;
             }
@@ -147,18 +163,20 @@ impl<F: TableFormat> Radix<F> {
     fn table_of(&self, mem: &PhysMem, vpn: Vpn, covers: PageOrder) -> Option<(Pfn, u8)> {
         let (_, step, is_there) = self.above(mem, vpn, covers);
         match self.format.next(mem.read(step.entry), step, vpn.addr()) {
-            Next::Table(below) if is_there && below.level < step.level => Some((below.entry.pfn(), below.level)),
+            Next::Table(below) if is_there && below.level < step.level => {
+                Some((Self::holder(below.entry), below.level))
+            }
             Next::Table(_) | Next::Leaf(_) | Next::NotPresent => None,
         }
     }
 
     /// The table that entry number `index` of a table of `level` points to.
     fn child(&self, mem: &PhysMem, table: Pfn, level: u8, index: u64) -> Option<Pfn> {
-        let at = PhysAddr(table.addr().0 + index * ENTRY_BYTES);
+        let at = Self::at(table, index);
         let step = Step { level, covers: self.format.covers(level), entry: at, rights: Rights::ALL };
-        // A child is a whole frame, whichever of its entries the address would choose.
+        // A child is a whole table, whichever of its entries the address would choose.
         match self.format.next(mem.read(at), step, Vpn(0).addr()) {
-            Next::Table(below) if below.level < level => Some(below.entry.pfn()),
+            Next::Table(below) if below.level < level => Some(Self::holder(below.entry)),
             Next::Table(_) | Next::Leaf(_) | Next::NotPresent => None,
         }
     }
@@ -172,7 +190,7 @@ impl<F: TableFormat> Radix<F> {
             from = parents.end;
             for parent in parents {
                 let table = tables[parent];
-                tables.extend((0..ENTRIES).filter_map(|i| self.child(mem, table, level, i)));
+                tables.extend((0..F::GRANULE.entries()).filter_map(|i| self.child(mem, table, level, i)));
             }
         }
         tables
@@ -182,13 +200,13 @@ impl<F: TableFormat> Radix<F> {
     /// tree.
     fn copy_tree(&mut self, mem: &mut PhysMem, from: Pfn, level: u8, own: &mut impl Iterator<Item = Pfn>) -> Pfn {
         let to = own.next().expect("there is a frame for each table");
-        mem.clear(to);
-        for i in 0..ENTRIES {
+        Self::wipe(mem, to);
+        for i in 0..F::GRANULE.entries() {
             let bits = match self.child(mem, from, level, i) {
                 Some(child) => F::Entries::table(self.copy_tree(mem, child, level - 1, own)),
-                None => mem.read(PhysAddr(from.addr().0 + i * ENTRY_BYTES)),
+                None => mem.read(Self::at(from, i)),
             };
-            mem.write(PhysAddr(to.addr().0 + i * ENTRY_BYTES), bits);
+            mem.write(Self::at(to, i), bits);
         }
         self.used.insert(to, Self::count(mem, to));
         to
@@ -206,7 +224,7 @@ impl<F: TableFormat> Radix<F> {
 
     /// Entries in use of a table, by reading them.
     fn count(mem: &PhysMem, table: Pfn) -> u32 {
-        (0..ENTRIES).filter(|i| mem.read(PhysAddr(table.addr().0 + i * ENTRY_BYTES)) != 0).count() as u32
+        (0..F::GRANULE.entries()).filter(|&i| mem.read(Self::at(table, i)) != 0).count() as u32
     }
 
     /// Makes an empty table for the empty entry at `step`; the first entry to read in it for `vpn`.
@@ -222,9 +240,9 @@ impl<F: TableFormat> Radix<F> {
             self.prune(mem, frames, &path);
             return Err(MapError::OutOfFrames);
         };
-        mem.clear(table);
+        Self::wipe(mem, table);
         // Below a lent table, the new one belongs to all that share it.
-        if self.used.contains_key(&step.entry.pfn()) {
+        if self.used.contains_key(&Self::holder(step.entry)) {
             self.used.insert(table, 0);
         }
         let bits = F::Entries::table(table);
@@ -279,7 +297,7 @@ impl<F: TableFormat> BuiltFor<F> for Radix<F> {
             }
         };
         let roots = [Some(root), upper].into_iter().flatten();
-        roots.clone().for_each(|root| mem.clear(root));
+        roots.clone().for_each(|root| Self::wipe(mem, root));
         let used = roots.map(|root| (root, 0)).collect();
         Ok(Self { format, root, upper, used, lent: FxHashMap::default() })
     }
@@ -294,7 +312,7 @@ impl<F: TableFormat> Tables for Radix<F> {
     }
 
     fn table_frames(&self) -> u64 {
-        self.used.len() as u64
+        self.used.len() as u64 * F::GRANULE.base().base_pages()
     }
 
     #[inline]
@@ -376,12 +394,12 @@ impl<F: TableFormat> Tables for Radix<F> {
             return Ok(None);
         }
         let table = frames.take().ok_or(MapError::OutOfFrames)?;
-        mem.clear(table);
+        Self::wipe(mem, table);
         let below = self.format.covers(step.level - 1);
-        for i in 0..ENTRIES {
-            mem.write(PhysAddr(table.addr().0 + i * ENTRY_BYTES), F::Entries::leaf(&part(below, i)));
+        for i in 0..F::GRANULE.entries() {
+            mem.write(Self::at(table, i), F::Entries::leaf(&part(below, i)));
         }
-        self.used.insert(table, ENTRIES as u32);
+        self.used.insert(table, F::GRANULE.entries() as u32);
         mem.write(step.entry, F::Entries::table(table));
         Ok(None)
     }
@@ -460,7 +478,7 @@ impl<F: TableFormat> Tables for Radix<F> {
         // In a fixed order, so that later allocations do not depend on the hash.
         tables.sort_unstable_by(|a, b| b.cmp(a));
         for table in tables {
-            mem.clear(table);
+            Self::wipe(mem, table);
             frames.give_back(table);
         }
     }

@@ -82,7 +82,7 @@ impl<F: TableFormat> Edited<F> {
     /// See [`Table::split`].
     fn split(&mut self, mem: &mut PhysMem, frames: &mut impl TableFrames, vpn: Vpn) -> Result<Flush, MapError> {
         let (place, leaf) = self.tables.find(mem, vpn).ok_or(MapError::NotMapped)?;
-        if leaf.order == PageOrder::P4K {
+        if leaf.order == F::GRANULE.base() {
             return Err(MapError::NoSuchSize(leaf.order));
         }
         let first = vpn.align_down(leaf.order);

@@ -5,7 +5,7 @@
 use crate::{
     Leaf, MapError, Next, Root, Step, TableFrames,
     entry::{Entries, Entry},
-    geometry,
+    geometry::{self, Granule},
     hashed::{self, Hashing},
     tables::Tables,
 };
@@ -35,6 +35,8 @@ pub trait TableFormat: Copy {
     const DOC: &'static str;
     /// The numbers of levels that it may have.
     const LEVELS: RangeInclusive<u8>;
+    /// The size of its base pages and of its tables, and so how many bits of the address a level translates.
+    const GRANULE: Granule = Granule::K4;
     /// The highest level that has leaves; in tables with fewer levels, all have.
     const HIGHEST_LEAF: u8 = 3;
     /// The groups of entries that can map one page, smaller ones first.
@@ -91,12 +93,23 @@ pub trait TableFormat: Copy {
     /// The memory an entry of `level` spans.
     #[inline(always)]
     fn covers(self, level: u8) -> PageOrder {
-        if self.hashing().is_some() { hashed::covers(level) } else { geometry::covers(level) }
+        if self.hashing().is_some() { hashed::covers(level) } else { Self::GRANULE.covers(level) }
+    }
+
+    /// Bits of a virtual address that it translates.
+    fn address_bits(self) -> u8 {
+        Self::GRANULE.address_bits(self.depth())
     }
 
     /// Whether the address is canonical, so that a program can have it.
     fn is_canonical(self, va: u64) -> bool {
-        geometry::is_sign_extended(self.depth(), va)
+        geometry::is_sign_extended(self.address_bits(), va)
+    }
+
+    /// Entries of a table of `level`.
+    fn entries(self, level: u8) -> u64 {
+        let is_top = level == self.depth();
+        if is_top { Self::GRANULE.top_entries(level) } else { Self::GRANULE.entries() }
     }
 
     /// The first entry of a walk from the root of a tree. Tables that are searched have no tree: a walk of one would
@@ -104,14 +117,14 @@ pub trait TableFormat: Copy {
     #[inline(always)]
     fn start(self, root: Root, va: VirtAddr) -> Step {
         let depth = if self.hashing().is_some() { 1 } else { self.depth() };
-        geometry::start(depth, root.lower, va)
+        Self::GRANULE.start(depth, root.lower, va)
     }
 
     /// Meaning of the bits of the entry at `step` of a tree for `va`. An entry may lead to another one of its own
     /// table, which has the same level.
     #[inline(always)]
     fn next(self, bits: u64, step: Step, va: VirtAddr) -> Next {
-        geometry::next::<Self::Entries>(bits, step, va)
+        Self::GRANULE.next::<Self::Entries>(bits, step, va)
     }
 
     /// The page that the bits map at `level`, if any, by this entry alone.
@@ -144,8 +157,8 @@ pub trait TableFormat: Copy {
 
     /// The level of the leaf of a page of `order`, and how many neighbouring entries it takes there.
     fn leaf_at(self, order: PageOrder) -> Option<(u8, u32)> {
-        let single = |level: &u8| geometry::covers(*level) == order;
-        let grouped = |group: &&Group| geometry::covers(group.level).get() + group.log == order.get();
+        let single = |level: &u8| Self::GRANULE.covers(*level) == order;
+        let grouped = |group: &&Group| Self::GRANULE.covers(group.level).get() + group.log == order.get();
         let highest = Self::HIGHEST_LEAF.min(self.depth());
         (1..=highest).find(single).map(|level| (level, 1)).or_else(|| {
             let group = Self::GROUPS.iter().find(grouped)?;

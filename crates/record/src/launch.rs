@@ -313,6 +313,9 @@ fn plan(options: &RecordOptions) -> Result<Plan, RecordError> {
     if let Some(cpu) = &options.cpu {
         qemu_args.extend(["-cpu".into(), cpu.clone()]);
     }
+    if let Some(size) = options.page_size {
+        qemu_args.extend(["-p".into(), size.bytes().to_string()]);
+    }
     if options.fixed_layout {
         qemu_args.extend(["-seed".into(), SEED.into()]);
     }

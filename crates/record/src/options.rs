@@ -2,6 +2,7 @@
 //! environment of the program. Unknown keys are errors.
 
 use crate::SystemOptions;
+use mmulab_addr::PageOrder;
 use mmulab_trace::Isa;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -37,6 +38,10 @@ pub struct RecordOptions {
     /// QEMU's CPU model (`qemu-x86_64 -cpu help` lists them). Default: QEMU's own.
     #[serde(default)]
     pub cpu: Option<String>,
+    /// The size of a base page that the program sees, at least this computer's: QEMU gives it mappings that begin and
+    /// end at multiples of it, and tells it so. Default: this computer's.
+    #[serde(default)]
+    pub page_size: Option<PageOrder>,
     /// Turn off address randomisation and fix the random bytes a program starts with, so that recordings repeat.
     #[serde(default)]
     pub fixed_layout: bool,

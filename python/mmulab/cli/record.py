@@ -15,6 +15,7 @@ from mmulab.cli.numbers import Size
 from mmulab.units import parse_bytes, show_bytes, show_count
 
 ISAS = ("x86-64", "aarch64", "riscv64")
+PAGE_SIZES = ("16K", "64K")
 
 
 class Variable(click.ParamType["tuple[str, str]"]):
@@ -35,6 +36,11 @@ class Variable(click.ParamType["tuple[str, str]"]):
 _RECORD_OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--isa", type=click.Choice(ISAS), help="The program's instruction set. Default: read from its file."),
     click.option("--cpu", metavar="MODEL", help="QEMU's CPU model, for programs that trip over emulated extensions."),
+    click.option(
+        "--page-size",
+        type=click.Choice(PAGE_SIZES),
+        help="The size of a base page that PROGRAM sees, as on a kernel for aarch64 that has it. Default: 4K.",
+    ),
     click.option("--fixed-layout", is_flag=True, help="Turn address randomisation off, so that recordings repeat."),
     click.option(
         "--env",
@@ -200,6 +206,10 @@ def _system(program: str, taken: dict[str, Any]) -> tuple[dict[str, Any], str] |
         return None
     if taken.get("heap"):
         raise click.UsageError("--heap does not apply to a whole system: its recording contains no heap objects")
+    if taken.get("page_size"):
+        raise click.UsageError(
+            "--page-size does not apply to a whole system: its kernel has the pages it was built for"
+        )
     if taken.get("sites"):
         raise click.UsageError("--sites does not apply to a whole system: only a program alone preloads the library")
     found = shutil.which(program)
@@ -254,7 +264,7 @@ def make_recording(
         raise UserError(f"{plugin}: the recorder's plugin is not there\nhint: build it with `make build`")
     if not output.parent.is_dir():
         raise UserError(f"{output.parent}: no such directory\nhint: create it, or choose another with -o")
-    wanted = {key: taken.get(key) for key in ("skip", "isa", "cpu", "qemu")}
+    wanted = {key: taken.get(key) for key in ("skip", "isa", "cpu", "qemu", "page_size")}
     spec = {
         "output": str(output),
         "command": program,

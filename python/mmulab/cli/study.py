@@ -232,7 +232,8 @@ def _described_here(given: Path | None, no_here: bool, tries: bool, program: lis
 def _here(plan: Plan, machine: Path, argv: list[str] | None, tries: bool, taken: dict[str, Any]) -> forecast_here.Here:
     """The program on this computer: timed, forecast, and tried."""
     native: tuple[forecast_here.Native | None, str | None] = (None, "the program was not timed")
-    changed = [f"--{name}" for name in ("isa", "cpu", "skip", "env", "files", "kernel") if taken.get(name)]
+    keys = ("isa", "cpu", "page_size", "skip", "env", "files", "kernel")
+    changed = [f"--{key.replace('_', '-')}" for key in keys if taken.get(key)]
     if argv is not None and changed:
         native = (None, f"it was recorded with {', '.join(changed)}, which a native run does not have")
     elif argv is not None:

@@ -12,7 +12,7 @@ use crate::report::region::Identity;
 use crate::space::range::PageRange;
 use crate::space::vma::{Back, Vma};
 use crate::{Actor, Effects, FaultError, KernelError, WorkKind};
-use mmulab_addr::{BASE_BYTES, BASE_SHIFT, Pid, Prot, VirtAddr};
+use mmulab_addr::{BASE_SHIFT, PageOrder, Pid, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
 
@@ -147,6 +147,12 @@ impl Kernel {
             self.fail(EventError::NoPool, effects);
         }
         let Some(space) = &self.spaces[slot] else { return Ok(Err(EventError::Invalid)) };
+        let base = space.base();
+        let is_aligned = |at: u64| at.is_multiple_of(base.bytes());
+        let offset = if let Backing::File { offset, .. } = backing { *offset } else { 0 };
+        if base > PageOrder::P4K && !(is_aligned(addr.raw()) && is_aligned(offset)) {
+            return Err(KernelError::SmallerPages { pid, va: addr, offset, base });
+        }
         let mut pages = match PageRange::around(space, addr, len) {
             Ok(pages) if len > 0 => pages,
             _ => return Ok(Err(EventError::Invalid)),
@@ -272,7 +278,7 @@ impl Kernel {
         let size = self.shared.limits.implicit_vma;
         let (_, space, mut cx) = self.at_work(mem, effects, slot, actor.pid);
         // The last page of all stays free, so that every range has an end.
-        let top = !(BASE_BYTES - 1);
+        let top = !(space.base().bytes() - 1);
         if !space.is_canonical(va.raw()) || va.raw() >= top {
             return Err(FaultError::Unmapped { pid: actor.pid, va }.into());
         }

@@ -7,7 +7,7 @@ use crate::report::region::Identity;
 use crate::space::range::PageRange;
 use crate::space::vma::Vma;
 use crate::{Effects, KernelError};
-use mmulab_addr::{BASE_BYTES, Pid, Prot, VirtAddr};
+use mmulab_addr::{Pid, Prot, VirtAddr};
 use mmulab_frames::PhysMem;
 
 impl Kernel {
@@ -29,7 +29,7 @@ impl Kernel {
             Err(error) => return Ok(Err(error)),
         };
         // A heap begins on the page after its first byte's, unless that is aligned (`PAGE_ALIGN(mm->brk)`).
-        let first = start.raw().next_multiple_of(BASE_BYTES);
+        let first = start.raw().next_multiple_of(space.base().bytes());
         let (heap_start, heap_end) = space.heap.unwrap_or((first, first));
         let goal = if wanted.end > heap_start { self.manager.heap_end(wanted.end) } else { heap_start };
         if goal < heap_end {

@@ -35,15 +35,15 @@ impl Linux {
             return Ok(None);
         }
         let choices = self.choices(space, cx, hole);
-        let sizes =
-            choices.iter().fold(Sizes::default().with(PageOrder::P4K), |all, (size, ..)| all.with(size.order()));
+        let base = cx.memory.base;
+        let sizes = choices.iter().fold(Sizes::default().with(base), |all, (size, ..)| all.with(size.order()));
         let (pid, va) = (cx.pid, hole.va);
         let asked =
             Asked { pid, va, access: hole.access, mapping: mapping(space, cx.regions, hole.span, va.raw()), sizes };
         let answer = cx.adviser.as_mut().map(|adviser| adviser.fault(&asked));
         let size = match answer {
             None | Some(Ok(None)) => return Ok(None),
-            Some(Ok(Some(PageOrder::P4K))) => return self.map_anon(space, cx, hole).map(Some),
+            Some(Ok(Some(size))) if size == base => return self.map_anon(space, cx, hole).map(Some),
             Some(Ok(Some(size))) => size,
             Some(Err(_)) => return Err(FaultError::Adviser { pid, va }),
         };

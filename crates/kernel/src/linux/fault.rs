@@ -8,7 +8,7 @@ use crate::report::counts::{FaultKind, Refusal};
 use crate::space::vma::{Back, Vma};
 use crate::space::{AddressSpace, Cx};
 use crate::{Fault, FaultError, Wanted, WorkKind};
-use mmulab_addr::{Access, PageOrder, Prot, VirtAddr};
+use mmulab_addr::{Access, Prot, VirtAddr};
 use mmulab_pagetable::Leaf;
 
 impl Linux {
@@ -84,17 +84,18 @@ impl Linux {
     /// A base page of private memory (`do_anonymous_page` in mm/memory.c).
     pub(super) fn map_anon(&self, space: &mut AddressSpace, cx: &mut Cx, hole: &Hole) -> Result<Fault, FaultError> {
         let (span, vma) = (hole.span, &hole.span.value);
-        let at = hole.start(PageOrder::P4K);
+        let base = cx.memory.base;
+        let at = hole.start(base);
         let is_store = hole.access == Access::Write;
         if !is_store && self.desc.zero_page && vma.hugetlb.is_none() {
-            let leaf = AddressSpace::leaf(vma, cx.memory.zero, PageOrder::P4K, vma.prot.without(Prot::W), false);
+            let leaf = AddressSpace::leaf(vma, cx.memory.zero, base, vma.prot.without(Prot::W), false);
             space.map(cx, at, leaf)?;
-            return Ok(Fault::of(FaultKind::ZeroPage, PageOrder::P4K));
+            return Ok(Fault::of(FaultKind::ZeroPage, base));
         }
         let pfn = self.placement.base_page(space, cx, span, at)?;
-        self.zeroing.zero(cx, pfn, PageOrder::P4K);
-        space.map_new(cx, vma, at, pfn, PageOrder::P4K, is_store)?;
-        self.promotion.promoted(space, cx, at, Fault::of(FaultKind::Anon, PageOrder::P4K))
+        self.zeroing.zero(cx, pfn, base);
+        space.map_new(cx, vma, at, pfn, base, is_store)?;
+        self.promotion.promoted(space, cx, at, Fault::of(FaultKind::Anon, base))
     }
 
     /// A store to a page mapped read-only (`do_wp_page` in mm/memory.c).
@@ -117,7 +118,7 @@ impl Linux {
         if let Some(kind) = space.make_writable(cx, vma, at, &leaf) {
             return self.promotion.promoted(space, cx, at, Fault::of(kind, leaf.order));
         }
-        let new = if leaf.order == PageOrder::P4K {
+        let new = if leaf.order == cx.memory.base {
             self.placement.base_page(space, cx, span, at)?
         } else {
             // `hugetlb_wp` copies a page of the pool; `do_huge_pmd_wp_page` copies no shared huge page, but splits the
@@ -153,7 +154,7 @@ impl Linux {
     ) -> Result<Fault, FaultError> {
         let vma = &span.value;
         let at = va.align_down(leaf.order).raw();
-        if leaf.order > PageOrder::P4K {
+        if leaf.order > cx.memory.base {
             match self.keeps_huge.then(|| self.placement.take(space, cx, span, at, leaf.order)) {
                 Some(Some(new)) => {
                     self.zeroing.zero(cx, new, leaf.order);

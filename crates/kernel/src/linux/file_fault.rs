@@ -8,16 +8,17 @@ use crate::report::counts::{EventKind, FaultKind};
 use crate::space::vma::{Back, Vma};
 use crate::space::{AddressSpace, Cx, Found};
 use crate::{Fault, FaultError, Note, PageCache, Wanted, WorkKind};
-use mmulab_addr::{Access, BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_addr::{Access, BASE_SHIFT, Pfn, Prot, VirtAddr};
 
 impl Linux {
     /// A page of a file or of shared memory (`do_fault` in mm/memory.c).
     pub(super) fn map_object(&self, space: &mut AddressSpace, cx: &mut Cx, hole: &Hole) -> Result<Fault, FaultError> {
         let (span, vma, va, access) = (hole.span, &hole.span.value, hole.va, hole.access);
         let Back::Object(id, first) = vma.back else { unreachable!("called for objects only") };
-        let at = va.align_down(PageOrder::P4K).raw();
+        let base = cx.memory.base;
+        let at = va.align_down(base).raw();
         let page = first + ((at - span.start) >> BASE_SHIFT);
-        let mut fault = Fault::of(FaultKind::FileCached, PageOrder::P4K);
+        let mut fault = Fault::of(FaultKind::FileCached, base);
         if access != Access::Write {
             self.warm_window(cx, id, span, at)?;
             if let Some(whole) = self.map_whole(space, cx, hole, id, page)? {
@@ -44,8 +45,8 @@ impl Linux {
         if access == Access::Write && !vma.shared {
             // `do_cow_fault`
             let new = self.placement.base_page(space, cx, span, at)?;
-            cx.work(WorkKind::CopyBytes, BASE_BYTES);
-            space.map_new(cx, vma, at, new, PageOrder::P4K, true)?;
+            cx.work(WorkKind::CopyBytes, base.bytes());
+            space.map_new(cx, vma, at, new, base, true)?;
             fault.kind = FaultKind::FilePrivate;
         } else {
             Self::map_cached(space, cx, vma, id, at, pfn, access == Access::Write, true)?;
@@ -68,11 +69,12 @@ impl Linux {
         // (`vma_wants_writenotify`); shared memory need not.
         let stores = vma.shared && (store || cx.memory.cache.is_memory(id));
         let prot = if stores { vma.prot } else { vma.prot.without(Prot::W) };
-        let mut leaf = AddressSpace::leaf(vma, pfn, PageOrder::P4K, prot, store);
+        let base = cx.memory.base;
+        let mut leaf = AddressSpace::leaf(vma, pfn, base, prot, store);
         leaf.accessed = accessed;
         // A user before the entry: making a table may reclaim cache pages nobody uses.
-        cx.memory.share(pfn, PageOrder::P4K);
-        space.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, PageOrder::P4K))
+        cx.memory.share(pfn, base);
+        space.map(cx, at, leaf).inspect_err(|_| cx.memory.drop_mapping(pfn, base))
     }
 
     /// The page in the cache, brought in with its neighbours if it is not there, and how many pages were read.
@@ -80,10 +82,11 @@ impl Linux {
         if let Some(pfn) = cx.memory.cache.get(id, page) {
             return Ok((pfn, 0));
         }
-        let no_frame = |cx: &mut Cx| cx.out_of_memory(at, Wanted::Page(PageOrder::P4K));
+        let base = cx.memory.base;
+        let no_frame = |cx: &mut Cx| cx.out_of_memory(at, Wanted::Page(base));
         if cx.memory.cache.is_memory(id) {
             let pfn = cx.memory.take_cached(id, page).ok_or_else(|| no_frame(cx))?;
-            cx.work(WorkKind::ZeroBytes, BASE_BYTES);
+            cx.work(WorkKind::ZeroBytes, base.bytes());
             return Ok((pfn, 0));
         }
         if cx.limits.page_cache == PageCache::Warm {
@@ -95,7 +98,7 @@ impl Linux {
             return cx.memory.cache.get(id, page).map(|pfn| (pfn, read)).ok_or_else(|| no_frame(cx));
         }
         // `do_sync_mmap_readahead` in mm/filemap.c: a window centred on the page.
-        let window = (self.desc.read_around.0 >> BASE_SHIFT).max(1);
+        let window = (self.desc.read_around.0 >> BASE_SHIFT).max(base.base_pages());
         let from = page.saturating_sub(window / 2);
         let read = self.read(cx, id, from, from + window);
         match cx.memory.cache.get(id, page) {
@@ -104,10 +107,13 @@ impl Linux {
         }
     }
 
-    /// Reads the pages `from..to` of a file that are not in the cache, as far as the file goes and frames last.
+    /// Reads the base pages around `from..to` of a file that are not in the cache, as far as the file goes and frames
+    /// last. Returns how many it read.
     pub(super) fn read(&self, cx: &mut Cx, id: ObjectId, from: u64, to: u64) -> u32 {
         let mut read = 0;
-        for page in from..to.min(cx.memory.cache.end(id)) {
+        let base = cx.memory.base;
+        let from = from - from % base.base_pages();
+        for page in (from..to.min(cx.memory.cache.end(id))).step_by(base.base_pages() as usize) {
             if cx.memory.cache.get(id, page).is_none() {
                 if cx.memory.take_cached(id, page).is_none() {
                     break;
@@ -115,7 +121,7 @@ impl Linux {
                 read += 1;
             }
         }
-        cx.work(WorkKind::ReadBytes, u64::from(read) * BASE_BYTES);
+        cx.work(WorkKind::ReadBytes, u64::from(read) * base.bytes());
         cx.counts.events.add(EventKind::PagesRead, u64::from(read));
         cx.tell(|| Note::Read { page: from, pages: u64::from(read) });
         read
@@ -135,7 +141,7 @@ impl Linux {
             return Ok(());
         }
         let (start, end) = window(self.desc.fault_around.0, span, at);
-        for va in (start..end).step_by(BASE_BYTES as usize) {
+        for va in (start..end).step_by(cx.memory.base.bytes() as usize) {
             let page = first + ((va - span.start) >> BASE_SHIFT);
             if cx.memory.cache.get(id, page).is_none() && cx.memory.take_warm(id, page).is_none() {
                 break;
@@ -155,10 +161,11 @@ impl Linux {
         let mut around = Around { mapped: false, neighbours: 0 };
         let Back::Object(id, first) = span.value.back else { return Ok(around) };
         let (start, end) = window(self.desc.fault_around.0, span, at);
-        if end - start <= BASE_BYTES && self.desc.fault_around.0 <= BASE_BYTES {
+        let base = cx.memory.base.bytes();
+        if end - start <= base && self.desc.fault_around.0 <= base {
             return Ok(around);
         }
-        for va in (start..end).step_by(BASE_BYTES as usize) {
+        for va in (start..end).step_by(base as usize) {
             let page = first + ((va - span.start) >> BASE_SHIFT);
             let Some(pfn) = cx.memory.cache.get(id, page) else { continue };
             if matches!(space.probe(cx.mem, VirtAddr::new(va)), Found::Leaf(_)) {

@@ -20,6 +20,7 @@ use crate::report::tally::Tally;
 use crate::{Bytes, Note, Stop, Stored, TableCounts, WorkKind};
 use mmulab_addr::{BASE_BYTES, PageOrder, Pfn};
 use mmulab_frames::{Frames, Mobility, Rest};
+use mmulab_pagetable::Format;
 use rustc_hash::FxHashMap;
 
 /// Pages reclaim drops at a time (SWAP_CLUSTER_MAX, include/linux/swap.h).
@@ -42,6 +43,10 @@ impl Pool {
 
 /// Physical memory as the kernel manages it.
 pub struct Memory {
+    /// The size of a base page, and of a table.
+    pub base: PageOrder,
+    /// The size of a transparent huge page: what an entry above those of base pages maps.
+    pub huge: PageOrder,
     pub frames: Frames,
     pub pages: Pages,
     pub cache: Cache,
@@ -52,7 +57,7 @@ pub struct Memory {
     pub objects: Objects,
     /// The page of zeros that loads of untouched memory see.
     pub zero: Pfn,
-    /// The same of 2 MiB, made when first wanted.
+    /// The same of a huge page's size, made when first wanted.
     pub huge_zero: Option<Pfn>,
     /// Work done since it was last collected.
     pub work: Tally<WorkKind>,
@@ -86,9 +91,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    pub fn new(mut frames: Frames, total_frames: u64) -> Option<Self> {
-        let zero = frames.alloc(PageOrder::P4K, Mobility::Unmovable, 0)?;
+    /// Memory for tables of a format.
+    pub fn new(mut frames: Frames, total_frames: u64, format: Format) -> Option<Self> {
+        let base = format.base();
+        let zero = frames.alloc(base, Mobility::Unmovable, 0)?;
         Some(Self {
+            base,
+            huge: format.huge(),
             frames,
             pages: Pages::new(total_frames),
             cache: Cache::default(),
@@ -203,7 +212,7 @@ impl Memory {
 
     /// A block of frames without users.
     pub fn take_frames(&mut self, order: PageOrder) -> Option<Pfn> {
-        if order == PageOrder::P4K {
+        if order == self.base {
             return self.take_base();
         }
         self.work.add(WorkKind::LargeBlock, 1);
@@ -213,7 +222,7 @@ impl Memory {
         }
     }
 
-    /// A base frame: out of the allocator, a broken reservation, or the page cache.
+    /// The frames of a base page: out of the allocator, a broken reservation, or the page cache.
     pub fn take_base(&mut self) -> Option<Pfn> {
         self.work.add(WorkKind::BaseFrame, 1);
         self.take_of(Mobility::Movable)
@@ -221,7 +230,7 @@ impl Memory {
 
     pub(crate) fn take_of(&mut self, mobility: Mobility) -> Option<Pfn> {
         loop {
-            let got = self.frames.alloc(PageOrder::P4K, mobility, self.cpu);
+            let got = self.frames.alloc(self.base, mobility, self.cpu);
             if got.is_some() || !self.reservations.break_oldest(&mut self.frames) {
                 break got;
             }
@@ -231,7 +240,7 @@ impl Memory {
             if self.frames.free_frames() == 0 {
                 self.frames.drop_held(RECLAIM_BATCH);
             }
-            self.frames.alloc(PageOrder::P4K, mobility, self.cpu)
+            self.frames.alloc(self.base, mobility, self.cpu)
         })
     }
 
@@ -242,6 +251,8 @@ impl Memory {
             let page: Page = pages.get(pfn);
             page.refs == 1 && !page.dirty
         };
+        // The frames of a base page came in one after another, and have the same users: they go together.
+        let wanted = wanted.next_multiple_of(self.base.base_pages());
         let dropped = self.cache.reclaim(wanted as usize, droppable);
         let found = dropped.len() as u64;
         for pfn in dropped {
@@ -252,12 +263,15 @@ impl Memory {
         found
     }
 
-    /// Brings a page of a file into the cache, or makes one of shared memory.
+    /// Brings a base page of a file into the cache, or makes one of shared memory: the one whose first frame holds
+    /// `page`.
     pub fn take_cached(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {
-        let pfn = self.take_frames(PageOrder::P4K)?;
-        self.touch(pfn, PageOrder::P4K);
-        self.keep_cached(id, page, pfn, 0);
-        Some(pfn)
+        let head = self.take_frames(self.base)?;
+        self.touch(head, self.base);
+        for i in 0..self.base.base_pages() {
+            self.keep_cached(id, page + i, Pfn(head.0 + i), 0);
+        }
+        Some(head)
     }
 
     /// The same of a whole block of pages, the first of which is `page`.
@@ -312,6 +326,10 @@ impl Memory {
     /// The same of a file that was in memory before the program began. If memory is aged, its pages lie among the
     /// frames that were in use then, together as far as a guest's did. Otherwise they lie in the next frames.
     pub fn take_warm(&mut self, id: ObjectId, page: u64) -> Option<Pfn> {
+        if self.base > PageOrder::P4K {
+            // Guests that were counted had base pages of 4 KiB.
+            return self.take_cached(id, page);
+        }
         if self.cache.placed(id, page).is_none() {
             let (first, wanted) = self.cache.unplaced_around(id, page);
             let mut at = first;
@@ -376,8 +394,11 @@ impl Memory {
     pub fn take_huge_zero(&mut self) -> Option<Pfn> {
         if self.huge_zero.is_none() {
             self.work.add(WorkKind::LargeBlock, 1);
-            let pfn = self.frames.alloc(PageOrder::P2M, Mobility::Unmovable, self.cpu)?;
-            self.work.add(WorkKind::ZeroBytes, PageOrder::P2M.bytes());
+            let pfn = match self.huge.get() > self.frames.max_order() {
+                true => self.frames.alloc_contiguous(self.huge)?,
+                false => self.frames.alloc(self.huge, Mobility::Unmovable, self.cpu)?,
+            };
+            self.work.add(WorkKind::ZeroBytes, self.huge.bytes());
             self.huge_zero = Some(pfn);
         }
         self.huge_zero
@@ -391,7 +412,7 @@ impl Memory {
     /// Whether a mapped frame is part of a zero page.
     #[inline]
     pub fn is_zero(&self, pfn: Pfn) -> bool {
-        pfn == self.zero || self.huge_zero.is_some_and(|z| pfn.0.wrapping_sub(z.0) < PageOrder::P2M.base_pages())
+        pfn == self.zero || self.huge_zero.is_some_and(|z| pfn.0.wrapping_sub(z.0) < self.huge.base_pages())
     }
 
     /// One mapping more of the `order` frames from `pfn`.
@@ -449,7 +470,7 @@ impl Memory {
 
     fn release_base(&mut self, pfn: Pfn) {
         *self.pages.get_mut(pfn) = Page::default();
-        self.work.add(WorkKind::BaseFrame, 1);
+        self.work.add(WorkKind::BaseFrame, u64::from(pfn.align_down(self.base) == pfn));
         if !self.reservations.give(pfn, &mut self.frames, self.cpu) {
             self.frames.free(pfn, PageOrder::P4K, self.cpu);
         }
@@ -466,7 +487,7 @@ impl Memory {
                 self.work.add(WorkKind::PoolPage, 1);
             }
             _ => {
-                self.work.add(WorkKind::LargeBlock, 1);
+                self.work.add(if order == self.base { WorkKind::BaseFrame } else { WorkKind::LargeBlock }, 1);
                 self.frames.free(pfn, order, self.cpu);
             }
         }

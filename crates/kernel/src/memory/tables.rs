@@ -30,15 +30,15 @@ impl TableFrames for Memory {
     fn take(&mut self) -> Option<Pfn> {
         let pfn = self.take_of(Mobility::Unmovable)?;
         self.work.add(WorkKind::TableFrame, 1);
-        self.touch(pfn, PageOrder::P4K);
-        self.count_table_frames(PageOrder::P4K);
+        self.touch(pfn, self.base);
+        self.count_table_frames(self.base);
         Some(pfn)
     }
 
     fn give_back(&mut self, pfn: Pfn) {
         self.work.add(WorkKind::TableFrame, 1);
-        self.table_frames -= 1;
-        self.frames.free(pfn, PageOrder::P4K, self.cpu);
+        self.table_frames -= self.base.base_pages();
+        self.frames.free(pfn, self.base, self.cpu);
     }
 
     /// Its cost is part of the merge or resize.

@@ -5,6 +5,7 @@
 //! lists the files of the folders, and [`list`] makes enums of the lists. `docs/contributing/policy.md` shows how to
 //! add one.
 
+pub(crate) mod base_page;
 pub(crate) mod bit;
 pub(crate) mod check;
 pub(crate) mod contiguous;

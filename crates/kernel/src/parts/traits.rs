@@ -45,7 +45,7 @@ pub(crate) struct MapSize {
 impl MapSize {
     /// One leaf of `order`, if the table has leaves of that size and it is larger than a base page.
     pub fn leaf(table: &TableDesc, order: PageOrder) -> Option<Self> {
-        (order > PageOrder::P4K && table.has_leaf(order)).then_some(Self { order, is_leaf: true })
+        (order > table.base() && table.has_leaf(order)).then_some(Self { order, is_leaf: true })
     }
 
     /// As many base pages as `order` has, in a block of frames; one page, where the table's format maps blocks so.
@@ -154,8 +154,9 @@ pub(crate) trait Placement {
     /// # Errors
     /// No frame is left.
     fn base_page(&self, space: &mut AddressSpace, cx: &mut Cx, span: &Span<Vma>, at: u64) -> Result<Pfn, FaultError> {
-        let pfn = self.take(space, cx, span, at, PageOrder::P4K);
-        pfn.ok_or_else(|| cx.out_of_memory(at, Wanted::Page(PageOrder::P4K)))
+        let base = cx.memory.base;
+        let pfn = self.take(space, cx, span, at, base);
+        pfn.ok_or_else(|| cx.out_of_memory(at, Wanted::Page(base)))
     }
 }
 
@@ -254,15 +255,16 @@ pub(crate) trait Declare {
     label = "write `impl Demotion for {Self}`"
 )]
 pub(crate) trait Demotion {
-    /// Whether a store to the page of this leaf, which is mapped read-only, takes it apart.
-    fn at_store(&self, leaf: &Leaf) -> bool;
+    /// Whether a store to the page of this leaf, which is mapped read-only, takes it apart. `base`: the size of a base
+    /// page, which has no parts.
+    fn at_store(&self, leaf: &Leaf, base: PageOrder) -> bool;
 
     /// Takes the page of `leaf` at `at` apart, if a store to it does so; whether it did.
     ///
     /// # Errors
     /// Frames for page tables ran out.
     fn demoted(&self, space: &mut AddressSpace, cx: &mut Cx, at: u64, leaf: Leaf) -> Result<bool, FaultError> {
-        let splits = self.at_store(&leaf);
+        let splits = self.at_store(&leaf, cx.memory.base);
         if splits {
             space.split(cx, at, leaf)?;
         }

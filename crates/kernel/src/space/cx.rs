@@ -58,8 +58,8 @@ impl Limits {
             page_cache: desc.page_cache,
             flush_ceiling,
             contiguous,
-            implicit_vma: desc.implicit_vma.0,
-            kernel_page: if table.has_leaf(desc.kernel_page) { desc.kernel_page } else { PageOrder::P4K },
+            implicit_vma: desc.implicit_vma.0.max(table.base().bytes()),
+            kernel_page: if table.has_leaf(desc.kernel_page) { desc.kernel_page } else { table.base() },
         }
     }
 }

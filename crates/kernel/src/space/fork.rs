@@ -29,8 +29,8 @@ impl ForkCopies {
     }
 
     /// The child's entry for a page.
-    fn aged(self, page: Leaf) -> Leaf {
-        let keeps_dirty = self == Self::Private || page.order > PageOrder::P4K;
+    fn aged(self, page: Leaf, base: PageOrder) -> Leaf {
+        let keeps_dirty = self == Self::Private || page.order > base;
         Leaf { accessed: false, dirty: page.dirty && keeps_dirty, ..page }
     }
 }
@@ -87,7 +87,7 @@ impl AddressSpace {
                     protected = true;
                 }
                 // Pages before `at` may have been folded with this one since they were copied.
-                let pages = self.pages_of(&cx.memory.pages, va, copies.aged(copy));
+                let pages = self.pages_of(&cx.memory.pages, va, copies.aged(copy, cx.memory.base));
                 let left = |page: &Leaf, va: u64| page.order == leaf.order || (at..span.end).contains(&va);
                 for (va, page) in pages.filter(|(va, page)| left(page, *va)) {
                     cx.memory.share(page.pfn, page.order);

@@ -14,7 +14,7 @@ use crate::parts::traits::Hole;
 use crate::report::counts::FaultKind;
 use crate::space::vma::Back;
 use crate::{Fault, FaultError};
-use mmulab_addr::{BASE_SHIFT, PageOrder, Prot};
+use mmulab_addr::{BASE_SHIFT, Prot};
 
 impl AddressSpace {
     /// Maps the kernel's memory around a hole by one entry. `None`: base pages are left, because the policy says so,
@@ -22,7 +22,7 @@ impl AddressSpace {
     pub fn map_kernel(&mut self, cx: &mut Cx, hole: &Hole) -> Result<Option<Fault>, FaultError> {
         let (span, vma, size) = (hole.span, &hole.span.value, cx.limits.kernel_page);
         let Back::Object(id, first) = vma.back else { return Ok(None) };
-        if !vma.global || size == PageOrder::P4K || hole.room < size || !hole.fits(size) {
+        if !vma.global || size == cx.memory.base || hole.room < size || !hole.fits(size) {
             return Ok(None);
         }
         let start = hole.start(size);

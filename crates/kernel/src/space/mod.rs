@@ -136,6 +136,12 @@ impl AddressSpace {
         self.vmas.iter().filter_map(|s| s.value.anon.map(|a| a.object)).collect()
     }
 
+    /// The size of a base page.
+    #[inline]
+    pub fn base(&self) -> PageOrder {
+        self.table.format().base()
+    }
+
     /// The mapping at `va`.
     #[inline]
     pub fn probe(&self, mem: &PhysMem, va: VirtAddr) -> Found {

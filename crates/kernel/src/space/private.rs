@@ -5,7 +5,7 @@ use super::{AddressSpace, Cx, Gather};
 use crate::memory::pages::Use;
 use crate::report::counts::{EventKind, FaultKind};
 use crate::{FaultError, Note};
-use mmulab_addr::{BASE_BYTES, PageOrder, Pfn, Prot, VirtAddr};
+use mmulab_addr::{PageOrder, Pfn, Prot, VirtAddr};
 use mmulab_pagetable::Leaf;
 
 impl AddressSpace {
@@ -53,15 +53,16 @@ impl AddressSpace {
         order: PageOrder,
     ) -> Result<PageOrder, FaultError> {
         let is_whole = self.table.format().maps_block(order);
-        let size = if is_whole { order } else { PageOrder::P4K };
+        let size = if is_whole { order } else { cx.memory.base };
         if !is_whole {
             cx.memory.pages.break_up(pfn, order);
         }
         let pages = order.base_pages() / size.base_pages();
         for i in 0..pages {
-            let leaf = Self::leaf(vma, Pfn(pfn.0 + i), size, vma.prot, vma.prot.has(Prot::W));
-            self.map(cx, start + i * BASE_BYTES, leaf).inspect_err(|_| {
-                (i..pages).for_each(|rest| cx.memory.drop_mapping(Pfn(pfn.0 + rest), size));
+            let frame = |page: u64| Pfn(pfn.0 + page * size.base_pages());
+            let leaf = Self::leaf(vma, frame(i), size, vma.prot, vma.prot.has(Prot::W));
+            self.map(cx, start + i * size.bytes(), leaf).inspect_err(|_| {
+                (i..pages).for_each(|rest| cx.memory.drop_mapping(frame(rest), size));
             })?;
         }
         self.mark_private(start);

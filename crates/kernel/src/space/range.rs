@@ -2,7 +2,7 @@
 
 use super::AddressSpace;
 use crate::report::counts::EventError;
-use mmulab_addr::{BASE_BYTES, PageOrder, VirtAddr, VirtRange};
+use mmulab_addr::{BASE_BYTES, VirtAddr, VirtRange};
 
 /// A whole number of pages.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ impl PageRange {
     /// The pages a system call means by an address and a length: the address must be aligned, the length is rounded
     /// up. `Err` is EINVAL.
     pub fn exact(space: &AddressSpace, addr: VirtAddr, len: u64) -> Result<Self, EventError> {
-        if addr.offset_in(PageOrder::P4K) != 0 {
+        if addr.offset_in(space.base()) != 0 {
             return Err(EventError::Invalid);
         }
         Self::around(space, addr, len)
@@ -35,8 +35,9 @@ impl PageRange {
 
     /// All pages that `len` bytes at `addr` touch.
     pub fn around(space: &AddressSpace, addr: VirtAddr, len: u64) -> Result<Self, EventError> {
-        let start = addr.align_down(PageOrder::P4K).raw();
-        let end = addr.raw().checked_add(len).and_then(|e| e.checked_next_multiple_of(BASE_BYTES));
+        let base = space.base();
+        let start = addr.align_down(base).raw();
+        let end = addr.raw().checked_add(len).and_then(|e| e.checked_next_multiple_of(base.bytes()));
         match end {
             Some(end) if end == start || (space.is_canonical(start) && space.is_canonical(end - 1)) => {
                 // The two ends may lie in the two halves of the address space, with the hole between them inside.

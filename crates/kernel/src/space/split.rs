@@ -4,7 +4,7 @@ use super::{AddressSpace, Found, Gather};
 use crate::report::counts::EventKind;
 use crate::space::cx::Cx;
 use crate::{FaultError, Note, Wanted, WorkKind};
-use mmulab_addr::{PageOrder, Pfn, VirtAddr, Vpn};
+use mmulab_addr::{Pfn, VirtAddr, Vpn};
 use mmulab_pagetable::Leaf;
 
 impl AddressSpace {
@@ -31,8 +31,9 @@ impl AddressSpace {
         let Some(leaf) = self.hidden.remove(&first) else { return };
         self.break_zero_or_page(cx, &leaf);
         let zero = cx.memory.is_zero(leaf.pfn).then_some(cx.memory.zero);
-        for i in 0..leaf.order.base_pages() {
-            let part = Leaf { pfn: zero.unwrap_or(Pfn(leaf.pfn.0 + i)), order: PageOrder::P4K, ..leaf };
+        let base = self.base();
+        for i in (0..leaf.order.base_pages()).step_by(base.base_pages() as usize) {
+            let part = Leaf { pfn: zero.unwrap_or(Pfn(leaf.pfn.0 + i)), order: base, ..leaf };
             self.hidden.insert(Vpn(first.0 + i), part);
         }
     }

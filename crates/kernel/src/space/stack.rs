@@ -3,14 +3,14 @@
 use super::{AddressSpace, Cx};
 use crate::Note;
 use crate::report::counts::EventKind;
-use mmulab_addr::{BASE_BYTES, Prot, VirtAddr};
+use mmulab_addr::{Prot, VirtAddr};
 
 impl AddressSpace {
     /// Grows the stack above `va` down to it, as `expand_downwards` in mm/vma.c.
     pub(crate) fn grow_stack(&mut self, cx: &mut Cx, va: u64) -> bool {
         let Some(above) = self.vmas.at_or_above(va) else { return false };
         let (start, end, stack) = (above.start, above.end, above.value.clone());
-        let lower = va & !(BASE_BYTES - 1);
+        let lower = va & !(self.base().bytes() - 1);
         if !stack.grows_down || end - lower > cx.limits.stack_limit {
             return false;
         }

@@ -1,6 +1,7 @@
 //! The tests of this crate's interface, in one program: the compiler makes its generic code once, not once a file.
 
 mod adviser;
+mod base_page;
 mod common;
 mod contiguous;
 mod daemons;

@@ -3,8 +3,8 @@
 use crate::common::*;
 use mmulab_addr::{Access, PageOrder, Pfn, Pid, Prot, VirtAddr};
 use mmulab_kernel::{
-    AppliesTo, Bytes, Defrag, FaultError, FreebsdDesc, HugetlbDesc, KernelDesc, KhugepagedDesc, PolicyDesc, PolicyKind,
-    QuicksilverDesc, ThpDesc, ThpEnabled, ThpSize,
+    AppliesTo, Bytes, Defrag, FaultError, FreebsdDesc, HugetlbDesc, KernelDesc, KhugepagedDesc, PageCache, PolicyDesc,
+    PolicyKind, QuicksilverDesc, ThpDesc, ThpEnabled, ThpSize,
 };
 use mmulab_pagetable::{TableDesc, TableKind};
 use mmulab_trace::{Advice, Backing, Event, MapFlags};
@@ -13,7 +13,28 @@ use std::collections::BTreeMap;
 
 /// Pages of the range that programs use: three huge pages.
 const SPAN: u64 = 3 * 512;
-const MEBIBYTES: u64 = 128;
+
+/// How large what operations call a page is, in bytes: a base page, or more where a huge page has more than 512 of
+/// them. And how much memory there is.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    page: u64,
+    mebibytes: u64,
+}
+
+impl Scale {
+    fn of(table: &TableDesc) -> Self {
+        match table.base() {
+            PageOrder::P4K => Self { page: PAGE, mebibytes: 128 },
+            PageOrder::P16K => Self { page: 64 << 10, mebibytes: 4096 },
+            base => Self { page: base.bytes(), mebibytes: 2048 },
+        }
+    }
+
+    fn va(self, page: u64) -> VirtAddr {
+        VirtAddr::new(BASE + page * self.page)
+    }
+}
 const PATHS: [&str; 2] = ["/a", "/b"];
 
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +78,8 @@ struct Page {
     holds: Holds,
 }
 
-#[derive(Default)]
 struct Model {
+    scale: Scale,
     spaces: BTreeMap<u32, BTreeMap<u64, Page>>,
     /// What objects' pages hold.
     objects: BTreeMap<(u64, u64), u64>,
@@ -66,10 +87,6 @@ struct Model {
     frames: BTreeMap<(u64, u64), Pfn>,
     /// Numbers for new shared memory, and for stores.
     next: u64,
-}
-
-fn va(page: u64) -> VirtAddr {
-    VirtAddr::new(BASE + page * PAGE)
 }
 
 fn run(table: TableDesc, mut policy: PolicyDesc, ops: &[Op]) {
@@ -83,8 +100,10 @@ fn run(table: TableDesc, mut policy: PolicyDesc, ops: &[Op]) {
     if !table.has_leaf(PageOrder::P2M) {
         policy.text = None;
     }
-    let mut w = World::new(&KernelDesc { table, ..desc(policy, MEBIBYTES) }, MEBIBYTES);
-    let mut m = Model { next: 100, ..Model::default() };
+    let (scale, huge) = (Scale::of(&table), table.format().huge());
+    let va = |page| scale.va(page);
+    let mut w = World::new(&KernelDesc { table, ..desc(policy, scale.mebibytes) }, scale.mebibytes);
+    let mut m = Model { scale, spaces: BTreeMap::new(), objects: BTreeMap::new(), frames: BTreeMap::new(), next: 100 };
     m.spaces.insert(1, BTreeMap::new());
     let (mut pid, mut pids) = (1, 1);
     let unused = |w: &World| w.usage().free_bytes + w.usage().reserved_bytes;
@@ -97,8 +116,9 @@ fn run(table: TableDesc, mut policy: PolicyDesc, ops: &[Op]) {
     for pid in m.spaces.keys() {
         for (&page, known) in &m.spaces[pid] {
             let Some(leaf) = w.walk(*pid, va(page).raw(), None) else { continue };
-            let first = page & !(leaf.order.base_pages() - 1);
-            let whole = (first..first + leaf.order.base_pages()).all(|p| m.spaces[pid].contains_key(&p));
+            let pages = (leaf.order.bytes() / scale.page).max(1);
+            let first = page & !(pages - 1);
+            let whole = (first..first + pages).all(|p| m.spaces[pid].contains_key(&p));
             assert!(whole, "a page of {} sticks out of its mapping", leaf.order);
             assert!(known.prot != Prot::NONE && (known.prot.has(Prot::W) || !leaf.prot.has(Prot::W)));
         }
@@ -110,7 +130,7 @@ fn run(table: TableDesc, mut policy: PolicyDesc, ops: &[Op]) {
     assert_eq!((usage.private_bytes, usage.table_bytes, usage.mapped.total(), usage.pool_used_bytes), (0, 0, 0, 0));
     let kept = usage.page_cache_bytes;
     assert!(
-        [kept, kept + PageOrder::P2M.bytes()].contains(&(free - unused(&w))),
+        [kept, kept + huge.bytes()].contains(&(free - unused(&w))),
         "frames are lost: {} more used than the page cache's {kept}",
         free - unused(&w)
     );
@@ -120,17 +140,19 @@ fn run(table: TableDesc, mut policy: PolicyDesc, ops: &[Op]) {
 
 fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
     let actor = *pid;
+    let scale = m.scale;
+    let va = |page| scale.va(page);
     match *op {
         Op::Map { at, len, prot, kind, populate } => {
             let (backing, shared) = match kind {
                 Kind::Anon => (Backing::Anon, false),
                 Kind::SharedMemory => (Backing::Anon, true),
-                Kind::Private(f) => (Backing::File { path: PATHS[f].into(), offset: at * PAGE }, false),
-                Kind::SharedFile(f) => (Backing::File { path: PATHS[f].into(), offset: at * PAGE }, true),
+                Kind::Private(f) => (Backing::File { path: PATHS[f].into(), offset: at * scale.page }, false),
+                Kind::SharedFile(f) => (Backing::File { path: PATHS[f].into(), offset: at * scale.page }, true),
             };
             let flags = MapFlags { shared, populate, ..MapFlags::default() };
             let before: Vec<_> = (0..if populate { SPAN } else { 0 }).map(|p| w.frame(actor, va(p).raw())).collect();
-            w.event(actor, &Event::Mmap { addr: va(at), len: len * PAGE, prot, flags, backing });
+            w.event(actor, &Event::Mmap { addr: va(at), len: len * scale.page, prot, flags, backing });
             // A larger page, or an early promotion, may reach beyond what was populated.
             for (page, _) in before.iter().enumerate().filter(|b| b.1.is_none()) {
                 if let Some(pfn) = w.frame(actor, va(page as u64).raw()) {
@@ -167,11 +189,11 @@ fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
             }
         }
         Op::Unmap { at, len } => {
-            w.event(actor, &Event::Munmap { addr: va(at), len: len * PAGE });
+            w.event(actor, &Event::Munmap { addr: va(at), len: len * scale.page });
             m.spaces.get_mut(&actor).unwrap().retain(|p, _| !(at..at + len).contains(p));
         }
         Op::Protect { at, len, prot } => {
-            w.event(actor, &Event::Mprotect { addr: va(at), len: len * PAGE, prot });
+            w.event(actor, &Event::Mprotect { addr: va(at), len: len * scale.page, prot });
             for page in at..at + len {
                 let Some(page) = m.spaces.get_mut(&actor).unwrap().get_mut(&page) else { break };
                 page.prot = prot;
@@ -180,7 +202,10 @@ fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
         Op::Move { from, to, len, new_len } => {
             let errors = w.kernel.counts().errors.total();
             let (old, new) = (va(from), va(to));
-            w.event(actor, &Event::Mremap { old, old_len: len * PAGE, new, new_len: new_len * PAGE, keep_old: false });
+            w.event(
+                actor,
+                &Event::Mremap { old, old_len: len * scale.page, new, new_len: new_len * scale.page, keep_old: false },
+            );
             if w.kernel.counts().errors.total() == errors {
                 // Whether the range lay in one mapping is the kernel's word; the pages must all have been there.
                 let space = m.spaces.get_mut(&actor).unwrap();
@@ -202,7 +227,7 @@ fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
             let before: Vec<_> = (at..at + len)
                 .map(|p| w.frame(actor, va(p).raw()).map(|pfn| (pfn, w.contents.get(&pfn).copied().unwrap_or(0))))
                 .collect();
-            w.event(actor, &Event::Madvise { addr: va(at), len: len * PAGE, advice });
+            w.event(actor, &Event::Madvise { addr: va(at), len: len * scale.page, advice });
             let space = m.spaces.get_mut(&actor).unwrap();
             match advice {
                 Advice::Dontneed => {
@@ -227,7 +252,7 @@ fn step(w: &mut World, m: &mut Model, pid: &mut u32, pids: &mut u32, op: &Op) {
         }
         // A name changes nothing that a program sees.
         Op::Name { at, len, name } => {
-            w.event(actor, &Event::Name { addr: va(at), len: len * PAGE, name: name.into() });
+            w.event(actor, &Event::Name { addr: va(at), len: len * scale.page, name: name.into() });
         }
         Op::Fork => {
             if m.spaces.len() < 4 {
@@ -281,7 +306,7 @@ fn own_moved_text(w: &mut World, m: &mut Model, pid: u32) {
     for (start, pages) in std::mem::take(&mut w.moved_text) {
         let first = (start - BASE) / PAGE;
         for number in first..first + pages {
-            let pfn = w.frame(pid, va(number).raw()).expect("all of it is mapped");
+            let pfn = w.frame(pid, m.scale.va(number).raw()).expect("all of it is mapped");
             let page = m.spaces.get_mut(&pid).unwrap().get_mut(&number).expect("whole pieces lie inside a mapping");
             let value = match page.holds {
                 Holds::Own(value) => value,
@@ -294,7 +319,7 @@ fn own_moved_text(w: &mut World, m: &mut Model, pid: u32) {
 }
 
 fn touch(w: &mut World, m: &mut Model, pid: u32, page: u64, access: Access) {
-    let at = va(page).raw() + 8;
+    let at = m.scale.va(page).raw() + 8;
     let reached = w.access(pid, at, access);
     own_moved_text(w, m, pid);
     let Some(known) = m.spaces[&pid].get(&page).copied() else {
@@ -577,6 +602,44 @@ fn policy() -> impl Strategy<Value = PolicyDesc> {
         4 => text(),
         2 => Just(PolicyDesc { kind: PolicyKind::Hugetlb, hugetlb: Some(hugetlb), ..PolicyDesc::linux_4k() }),
     ]
+}
+
+/// Arm's tables with larger base pages.
+fn granule() -> impl Strategy<Value = TableDesc> {
+    let tables = [("armv8-16k", 4), ("armv8-16k", 3), ("armv8-64k", 3)].map(|(name, levels)| {
+        let kind = TableKind::ALL.iter().find(|kind| kind.name() == name).expect("a kind of table");
+        TableDesc::new(*kind, levels).expect("its levels")
+    });
+    prop::sample::select(tables.to_vec())
+}
+
+/// Policies that work with base pages of any size.
+fn of_any_base() -> impl Strategy<Value = PolicyDesc> {
+    let mut blocks = PolicyDesc::linux_thp();
+    blocks.thp.as_mut().unwrap().sizes = [PageOrder::new(7), PageOrder::P2M].map(|size| (size, ThpSize::Always)).into();
+    let mut warm = PolicyDesc::linux_4k();
+    warm.linux.page_cache = PageCache::Warm;
+    let pool = "[hugetlb]\nsize = \"2M\"\npool = \"200M\"";
+    prop_oneof![
+        2 => Just(PolicyDesc::linux_4k()),
+        1 => Just(warm),
+        3 => Just(PolicyDesc::linux_thp()),
+        2 => Just(blocks),
+        1 => Just(parts("fault.sizes = [\"2M\"]\nlinux.zero_page = false")),
+        1 => Just(parts("fault.sizes = [\"128K\"]\nreclaim.when = \"watermarks\"\ndemotion.when = \"store\"")),
+        1 => Just(toml::from_str(&format!("name = \"pool\"\nkind = \"hugetlb\"\n{pool}")).expect("a policy")),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn larger_base_pages_keep_what_programs_store(
+        table in granule(), policy in of_any_base(), ops in prop::collection::vec(op(), 1..40)
+    ) {
+        run(table, policy, &ops);
+    }
 }
 
 proptest! {

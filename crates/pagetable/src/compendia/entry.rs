@@ -22,7 +22,12 @@
 //! ```
 
 use super::desc::Marks;
-use crate::{Leaf, Next, Rights, Step, geometry, x86, x86::X86Entries};
+use crate::{
+    Leaf, Next, Rights, Step,
+    geometry::{self, Granule},
+    x86,
+    x86::X86Entries,
+};
 use mmulab_addr::{PhysAddr, VirtAddr};
 
 /// The next table is a merged node of 2 MiB: the following 18 bits of the address choose the entry.
@@ -88,7 +93,7 @@ fn entry(node: PhysAddr, level: u8, passed: u8, va: VirtAddr) -> PhysAddr {
 #[inline(always)]
 pub fn start(levels: u8, root: PhysAddr, va: VirtAddr) -> Step {
     if root.0 & H == 0 {
-        return geometry::start(levels, root, va);
+        return Granule::K4.start(levels, root, va);
     }
     let passed = passed(root.0);
     let level = levels - passed;
@@ -100,7 +105,7 @@ pub fn start(levels: u8, root: PhysAddr, va: VirtAddr) -> Step {
 pub fn next(marks: Marks, bits: u64, step: Step, va: VirtAddr) -> Next {
     let bits = marks.read(bits);
     if bits & (H | O) == 0 || bits & x86::P == 0 {
-        return geometry::next::<X86Entries>(bits, step, va);
+        return Granule::K4.next::<X86Entries>(bits, step, va);
     }
     if step.level == 1 || bits & x86::PS != 0 {
         return match leaf_of(bits, step.level) {

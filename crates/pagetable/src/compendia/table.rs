@@ -14,7 +14,11 @@ use super::requests::Requests;
 use super::tree::{Child, ENTRIES, GIANT, Id, NODE, Tree};
 use super::write::{clear_leaf, frames_of, middle, part, read_leaf, refresh, refresh_above, write_leaf};
 use crate::tables::{Moved, Tables};
-use crate::{Census, Leaf, MapError, Probe, Root, TableFrames, geometry, x86};
+use crate::{
+    Census, Leaf, MapError, Probe, Root, TableFrames,
+    geometry::{self, Granule},
+    x86,
+};
 use mmulab_addr::{PageOrder, Pfn, PhysAddr, VirtAddr, VirtRange, Vpn};
 use mmulab_frames::PhysMem;
 
@@ -61,7 +65,7 @@ impl MergedTree {
 
     /// A page of an address space as the tree has it: of the bits that it translates.
     fn within(&self, range: VirtRange) -> VirtRange {
-        let bits = geometry::address_bits(self.levels);
+        let bits = Granule::K4.address_bits(self.levels);
         VirtRange::sized(VirtAddr::new(range.start.raw() & ((1 << bits) - 1)), range.bytes())
     }
 

@@ -5,6 +5,8 @@
 //! To add a format: write its file, name it below as a module, and add a row. See docs/contributing/page-table.md.
 
 pub mod arm;
+pub mod arm16k;
+pub mod arm64k;
 pub mod compendia;
 pub mod cuckoo;
 pub mod open;
@@ -31,6 +33,8 @@ macro_rules! formats {
             };
             riscv::Riscv;
             arm::Arm;
+            arm16k::Arm16k;
+            arm64k::Arm64k;
             cuckoo::Cuckoo {
                 /// The ways of an `elastic-cuckoo` table, and when they are resized. Only with that kind; absent, it
                 /// goes by the paper's values.

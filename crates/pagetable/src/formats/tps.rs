@@ -23,7 +23,7 @@
 use crate::{
     Leaf, Next, Step,
     entry::{Entries, Entry},
-    geometry::{self, ENTRY_BYTES},
+    geometry::{self, ENTRY_BYTES, Granule},
     radix::Radix,
     table_format::{Group, TableFormat},
     x86::{A, FIELDS, P, PS, X86Entries},
@@ -127,7 +127,7 @@ impl TableFormat for Tps {
     #[inline(always)]
     fn next(self, bits: u64, step: Step, va: VirtAddr) -> Next {
         if !is_alias(bits) {
-            return geometry::next::<TpsEntries>(bits, step, va);
+            return Granule::K4.next::<TpsEntries>(bits, step, va);
         }
         let Some(log) = group_of(bits, step.level) else { return Next::NotPresent };
         let first = PhysAddr(step.entry.0 & !((ENTRY_BYTES << log) - 1));

@@ -469,7 +469,7 @@ fn long_run(desc: &TableDesc, steps: u32, seed: u64) -> Counter {
                 let Some((first, large)) = holder(&model, page).filter(|(_, l)| l.order > P4K) else { continue };
                 let Ok(flush) = table.split(&mut mem, &mut frames, Vpn(first)) else { continue };
                 cache.flush(format, flush);
-                let (order, parts) = common::parts(large.order);
+                let (order, parts) = common::parts(table.format(), large.order);
                 for i in (0..parts).map(|i| i * order.base_pages()) {
                     model.insert(first + i, Leaf { pfn: Pfn(large.pfn.0 + i), order, ..large });
                 }

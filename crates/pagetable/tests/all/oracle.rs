@@ -29,6 +29,7 @@ fn order() -> impl Strategy<Value = PageOrder> {
         1 => Just(PageOrder::P32M),
         1 => Just(PageOrder::P1G),
         2 => (0u8..=18).prop_map(PageOrder::new),
+        1 => prop::sample::select(vec![PageOrder::P16K, PageOrder::new(17), PageOrder::new(22)]),
     ]
 }
 
@@ -121,8 +122,9 @@ proptest! {
     #[test]
     fn bytes_agree_with_a_map(desc in table(), ops in prop::collection::vec(op(), 1..60)) {
         let mut mem = PhysMem::new(1 << 40);
-        let mut frames = Counter::default();
+        let mut frames = Counter::of(&desc);
         let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
+        let (roots, base) = (frames.out, desc.base());
         let mut model = Model::new();
         for op in ops {
             match op {
@@ -159,12 +161,12 @@ proptest! {
                     }
                 }
                 Op::Split { page } => {
-                    let held = holder(&model, page).filter(|(_, l)| l.order > PageOrder::P4K);
+                    let held = holder(&model, page).filter(|(_, l)| l.order > base);
                     let split = table.split(&mut mem, &mut frames, Vpn(page));
                     prop_assert_eq!(split.is_ok(), held.is_some());
                     if let (Ok(flush), Some((first, large))) = (split, held) {
                         flush.lazy("no TLB here");
-                        let (part, parts) = common::parts(large.order);
+                        let (part, parts) = common::parts(table.format(), large.order);
                         for i in 0..parts {
                             let at = i * part.base_pages();
                             model.insert(first + at, Leaf { pfn: Pfn(large.pfn.0 + at), order: part, ..large });
@@ -211,8 +213,7 @@ proptest! {
         if table.format().is_searched() {
             prop_assert_eq!(frames.out, table.table_frames());
         } else {
-            let roots = if desc.kind == TableKind::Arm { 2 } else { 1 };
-            prop_assert_eq!(frames.out, roots, "an empty tree is its root");
+            prop_assert_eq!(frames.out, roots, "an empty tree is its root, or both of them");
         }
         table.free(&mut mem, &mut frames);
         prop_assert_eq!((frames.out, mem.resident_frames()), (0, 0));
@@ -232,7 +233,7 @@ fn entries_are_joined_where_they_map_the_parts_of_a_page() {
             if entries == 1 {
                 continue;
             }
-            let (entries, mut mem, mut frames) = (u64::from(entries), PhysMem::new(1 << 40), Counter::default());
+            let (entries, mut mem, mut frames) = (u64::from(entries), PhysMem::new(1 << 40), Counter::of(&desc));
             let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
             let (first, part) = (2 << order.get(), PageOrder::new(order.get() - entries.trailing_zeros() as u8));
             let parts = |n: u64| first + n * part.base_pages();
@@ -259,7 +260,7 @@ fn entries_are_joined_where_they_map_the_parts_of_a_page() {
             joined += 1;
         }
     }
-    assert!(joined > 5, "64K and 32M of Armv8, 64K of RISC-V, and tailored sizes");
+    assert!(joined > 9, "two sizes of each granule of Armv8, 64K of RISC-V, and tailored sizes");
 }
 
 /// A page of every size of every kind of table, beside another of the same size. Hardware finds it from each of its
@@ -268,10 +269,10 @@ fn entries_are_joined_where_they_map_the_parts_of_a_page() {
 fn hardware_finds_every_size_through_each_of_its_entries() {
     for desc in every_kind().into_iter().chain([tps_with_copies()]) {
         let sizes: Vec<PageOrder> = (0..=27).map(PageOrder::new).filter(|&order| desc.has_leaf(order)).collect();
-        assert!(sizes.starts_with(&[PageOrder::P4K]), "{:?}", desc.kind);
+        assert!(sizes.starts_with(&[desc.base()]), "{:?}", desc.kind);
         for order in sizes {
             let mut mem = PhysMem::new(1 << 40);
-            let mut frames = Counter::default();
+            let mut frames = Counter::of(&desc);
             let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
             let first = 2 << order.get();
             let pages = [first, first + order.base_pages()];
@@ -301,31 +302,37 @@ fn hardware_finds_every_size_through_each_of_its_entries() {
 /// walk begins distinguishes them (Arm ARM, D8.1).
 #[test]
 fn arm_has_a_tree_for_each_half() {
-    let desc = TableDesc::new(TableKind::Arm, 4).unwrap();
-    let mut mem = PhysMem::new(1 << 40);
-    let mut frames = Counter::default();
-    let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
-    let (low, high) = (0x0000_ffff_ffff_e000, 0xffff_ffff_ffff_e000);
-    let pages = [low, high].map(|va| VirtAddr::new(va).vpn());
-    for (n, page) in pages.into_iter().enumerate() {
-        let new = Leaf { pfn: Pfn(7 + n as u64), ..leaf(page.0, PageOrder::P4K, Prot::RW) };
-        table.map(&mut mem, &mut frames, page, new).unwrap().lazy("no TLB here");
+    for (kind, levels) in [(TableKind::Arm, 4), (TableKind::Arm16k, 4), (TableKind::Arm64k, 3)] {
+        let desc = TableDesc::new(kind, levels).unwrap();
+        let (base, mut mem) = (desc.base(), PhysMem::new(1 << 40));
+        let mut frames = Counter::of(&desc);
+        let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
+        let (low, high) = (0x0000_ffff_ffff_e000, 0xffff_ffff_ffff_e000);
+        let pages = [low, high].map(|va| VirtAddr::new(va).vpn().align_down(base));
+        let placed = [7, 8].map(|n| Pfn(n * base.base_pages()));
+        for (page, pfn) in pages.into_iter().zip(placed) {
+            let new = Leaf { pfn, ..leaf(page.0, base, Prot::RW) };
+            table.map(&mut mem, &mut frames, page, new).unwrap().lazy("no TLB here");
+        }
+        let tables = u64::from(levels);
+        assert_eq!(frames.out, 2 * tables * base.base_pages(), "each has its tables");
+        let found = pages.map(|page| table.lookup(&mem, page).unwrap().1.pfn);
+        assert_eq!(found, placed);
+        assert_eq!(pages.map(|page| hardware(&table, &mem, page).0.unwrap().pfn), found);
+        let drawn = mmulab_pagetable::draw(table.format(), table.root(), &mem);
+        for page in pages {
+            let va = format!("{:#x}: {base}", page.addr().raw());
+            assert!(drawn.contains(&va), "{va} in {drawn}");
+        }
+        let mut lines = 0;
+        table.format().each_line(&mem, table.root(), &mut |_, _| lines += 1);
+        let of = |level| table.format().entries(level).div_ceil(8);
+        assert_eq!(lines, 2 * (of(levels) + (tables - 1) * of(1)));
+        let (_, flush) = table.unmap(&mut mem, &mut frames, pages[0], base);
+        flush.lazy("no TLB here");
+        assert_eq!((table.lookup(&mem, pages[0]), frames.out), (None, (1 + tables) * base.base_pages()));
+        assert!(table.lookup(&mem, pages[1]).is_some());
     }
-    assert_eq!(frames.out, 2 * 4, "each has its tables");
-    let found = pages.map(|page| table.lookup(&mem, page).unwrap().1.pfn);
-    assert_eq!(found, [Pfn(7), Pfn(8)]);
-    assert_eq!(pages.map(|page| hardware(&table, &mem, page).0.unwrap().pfn), found);
-    let drawn = mmulab_pagetable::draw(table.format(), table.root(), &mem);
-    for va in ["0xffffffffe000: ", "0xffffffffffffe000: "] {
-        assert!(drawn.contains(va), "{va} in {drawn}");
-    }
-    let mut lines = 0;
-    table.format().each_line(&mem, table.root(), &mut |_, _| lines += 1);
-    assert_eq!(lines, 8 * 64);
-    let (_, flush) = table.unmap(&mut mem, &mut frames, pages[0], PageOrder::P4K);
-    flush.lazy("no TLB here");
-    assert_eq!((table.lookup(&mem, pages[0]), frames.out), (None, 1 + 4));
-    assert!(table.lookup(&mem, pages[1]).is_some());
 }
 
 #[test]
@@ -360,7 +367,7 @@ fn running_out_of_frames_is_an_error_and_harms_nothing() {
 fn an_alias_pte_costs_a_read_and_is_never_marked() {
     let pointers = TableDesc::new(TableKind::Tps, 4).unwrap();
     for (desc, through_alias) in [(pointers, vec![4, 3, 2, 1, 1]), (tps_with_copies(), vec![4, 3, 2, 1])] {
-        let (mut mem, mut frames) = (PhysMem::new(1 << 40), Counter::default());
+        let (mut mem, mut frames) = (PhysMem::new(1 << 40), Counter::of(&desc));
         let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
         let new = leaf(32, PageOrder::P64K, Prot::RW);
         table.map(&mut mem, &mut frames, Vpn(32), new).unwrap().lazy("no TLB here");
@@ -399,7 +406,7 @@ fn an_alias_pte_costs_a_read_and_is_never_marked() {
 #[test]
 fn aliases_are_in_use() {
     let desc = TableDesc::new(TableKind::Tps, 4).unwrap();
-    let (mut mem, mut frames) = (PhysMem::new(1 << 40), Counter::default());
+    let (mut mem, mut frames) = (PhysMem::new(1 << 40), Counter::of(&desc));
     let mut table = Table::new(&desc, &mut mem, &mut frames).unwrap();
     let mut map = |page: u64, order| {
         table.map(&mut mem, &mut frames, Vpn(page), leaf(page, order, Prot::RW)).map(|flush| flush.lazy("no TLB here"))

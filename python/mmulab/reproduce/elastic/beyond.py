@@ -1,7 +1,7 @@
 """Parts that paper 3 leaves open (sections V-A and V-B) and the engine has.
 
-They are 1G, demotion, a guest's hints for its host, CoalaPaging below x86's coalescing, and Svnapot. Each question has
-a few runs that differ in one thing.
+They are 1G, demotion, a guest's hints for its host, CoalaPaging below x86's coalescing, Svnapot, and kernels of larger
+base pages. Each question has a few runs that differ in one thing.
 """
 
 from dataclasses import dataclass, replace
@@ -41,6 +41,8 @@ class Way:
     # Which hints of `Hints` it is given; none if empty.
     hints: str = ""
     host: str | None = None
+    # Another machine than the question's.
+    machine: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,28 @@ class Question:
     # Of the machine's free memory, what pages of 2M cannot use, in percent.
     fragmented: int = FRESH
     populated: bool = True
+
+
+# A page of 2M that the contiguous bit makes of 32 entries, at faults.
+_BLOCKS_OF_2M = ("policy.fault.sizes=['2M']",)
+
+
+def _granules(fragmented_percent: int) -> Question:
+    """Kernels of larger base pages beside 4K's policies, in memory of which huge pages cannot use so much."""
+    return Question(
+        f"granules-{fragmented_percent}",
+        (_KNOWN["hashjoin"], _KNOWN["xsbench"], _KNOWN["svm"]),
+        (
+            Way("4K", "linux-4k"),
+            Way("4K and THP of 2M", "linux-thp"),
+            Way("16K", "linux-4k", machine="neoverse-n1-16k"),
+            Way("16K and THP of 32M", "linux-thp", machine="neoverse-n1-16k"),
+            Way("64K", "linux-4k", machine="neoverse-n1-64k"),
+            Way("64K and blocks of 2M", "eager-64k", _BLOCKS_OF_2M, machine="neoverse-n1-64k"),
+            Way("CoalaPaging, 64K and 32M", "coalapaging-bit"),
+        ),
+        fragmented=fragmented_percent,
+    )
 
 
 _VIRTUAL = Way("4K", "linux-4k", host="linux-4k")
@@ -133,14 +157,17 @@ QUESTIONS = (
             Way("CoalaPaging, Svnapot", "coalapaging-bit", _RISCV),
         ),
     ),
+    _granules(FRESH),
+    _granules(50),
 )
 
 
 @dataclass(frozen=True)
 class Plan:
     """What paper 3 leaves open, in a few runs each. Hints of 1G, demotion of cold memory, a guest's hints for its host,
-    and RISC-V's Svnapot. CoalaPaging below TLBs that coalesce by themselves (Zen 3, Zen 5). Time and TLB misses against
-    4K, translation sizes, kernel time. The N1's TLBs and its programs are to scale (elastic-systems --scaled).
+    and RISC-V's Svnapot. CoalaPaging below TLBs that coalesce by themselves (Zen 3, Zen 5). Kernels of larger base
+    pages. Time and TLB misses against 4K, translation sizes, kernel time. The N1's TLBs and its programs are to scale
+    (elastic-systems --scaled).
 
     DIR gets elastic-beyond.json and .md.
 
@@ -223,7 +250,7 @@ class Case:
         """The run of a way."""
         scale = scaled.sets(way.policy) if self.question.scaled else ()
         sets = (*self.question.sets, *scale, *way.sets, *self.sets)
-        return bound(engine.Job(self.question.machine, way.policy, sets, way.host), how)
+        return bound(engine.Job(way.machine or self.question.machine, way.policy, sets, way.host), how)
 
     def run(self, way: Way, hints: Hints | None, store: Store) -> tuple[Figures, ...]:
         """Its figures for each bound."""

@@ -22,7 +22,7 @@ impl Part for AtStore {
 }
 
 impl Demotion for AtStore {
-    fn at_store(&self, leaf: &Leaf) -> bool {
-        leaf.order > PageOrder::P4K
+    fn at_store(&self, leaf: &Leaf, base: PageOrder) -> bool {
+        leaf.order > base
     }
 }

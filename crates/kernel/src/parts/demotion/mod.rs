@@ -3,6 +3,7 @@
 
 use crate::parts::list::kind;
 use crate::parts::traits::Demotion;
+use mmulab_addr::PageOrder;
 use mmulab_pagetable::Leaf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,8 +20,8 @@ with_parts!(kind! {
 
 impl Demotion for Demotions {
     #[inline]
-    fn at_store(&self, leaf: &Leaf) -> bool {
-        each!(self, part => part.at_store(leaf))
+    fn at_store(&self, leaf: &Leaf, base: PageOrder) -> bool {
+        each!(self, part => part.at_store(leaf, base))
     }
 }
 

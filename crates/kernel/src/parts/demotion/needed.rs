@@ -2,6 +2,7 @@
 
 use crate::parts::part::{Part, Wrong};
 use crate::parts::traits::Demotion;
+use mmulab_addr::PageOrder;
 use mmulab_pagetable::Leaf;
 
 /// Larger pages are kept.
@@ -18,7 +19,7 @@ impl Part for Needed {
 }
 
 impl Demotion for Needed {
-    fn at_store(&self, _: &Leaf) -> bool {
+    fn at_store(&self, _: &Leaf, _: PageOrder) -> bool {
         false
     }
 }

@@ -1,4 +1,5 @@
-//! Fault size *thp*: Linux's transparent huge pages of 2 MiB, and the smaller sizes that are enabled (mTHP).
+//! Fault size *thp*: Linux's transparent huge pages, and the smaller sizes that are enabled (mTHP). A huge page is what
+//! an entry above those of base pages maps (a PMD): 2 MiB, or 32 or 512 MiB with Arm's larger granules.
 
 use crate::linux::desc::{ThpDesc, ThpEnabled, ThpSize};
 use crate::parts::part::{Part, Wrong};
@@ -8,23 +9,23 @@ use crate::report::counts::Refusal;
 use crate::space::vma::HugeAdvice;
 use mmulab_addr::{Access, PageOrder};
 
-/// The smallest huge page: order 2 (`THP_ORDERS_ALL_ANON` in include/linux/huge_mm.h).
-const SMALLEST: PageOrder = PageOrder::new(2);
+/// The smallest huge page in base pages: order 2 (`THP_ORDERS_ALL_ANON` in include/linux/huge_mm.h).
+const SMALLEST: u8 = 2;
 
-/// Transparent huge pages. The first fault in an aligned region of private anonymous memory maps 2 MiB, if
+/// Transparent huge pages. The first fault in an aligned region of private anonymous memory maps a huge page, if
 /// `do_huge_pmd_anonymous_page` in mm/huge_memory.c and `thp_vma_allowable_order` allow it. Otherwise it maps the
 /// largest mTHP size that is enabled, fits, is empty and has a free block (`alloc_anon_folio` in mm/memory.c).
 #[derive(Clone, Debug)]
 pub(crate) struct Thp {
-    /// The leaf of 2 MiB.
+    /// The leaf of a huge page.
     huge: MapSize,
-    /// Where pages of 2 MiB are used.
+    /// Where huge pages are used.
     enabled: ThpEnabled,
     /// Whether a load of an untouched region maps the huge zero page.
     huge_zero_page: bool,
     /// Whether a load of an untouched page maps the zero page: then no mTHP size is considered for loads.
     zero_page: bool,
-    /// The sizes below 2 MiB that are not disabled, the largest first, and where each is used.
+    /// The smaller sizes that are not disabled, the largest first, and where each is used.
     mthp: Vec<(MapSize, ThpEnabled)>,
 }
 
@@ -34,7 +35,7 @@ impl Part<FaultSettings<'_>> for Thp {
         "Transparent huge pages: what policies of kind `linux-thp` have, by their section `[thp]`.";
 
     /// # Errors
-    /// Sizes that no huge page can have, or a page table without leaves of 2 MiB.
+    /// Sizes that no huge page can have, or a page table without leaves of the size of huge pages.
     fn new(settings: &FaultSettings) -> Result<Self, Wrong> {
         let Some(desc) = settings.thp else {
             return Err((
@@ -42,17 +43,22 @@ impl Part<FaultSettings<'_>> for Thp {
                 "thp reads the section [thp], of policies of kind \"linux-thp\": set kind to that".into(),
             ));
         };
-        let Some(huge) = MapSize::leaf(settings.table, PageOrder::P2M) else {
-            return Err(("", "linux-thp maps pages of 2M, which the machine's page table has none of".into()));
+        let largest = settings.table.format().huge();
+        let Some(huge) = MapSize::leaf(settings.table, largest) else {
+            return Err(("", format!("linux-thp maps pages of {largest}, which the machine's page table has none of")));
         };
-        if let Some(size) = desc.sizes.keys().find(|&&s| s < SMALLEST || s > PageOrder::P2M) {
-            return Err(("sizes", format!("{size} is not a size of huge page: give sizes from {SMALLEST} to 2M")));
+        let smallest = PageOrder::new(settings.table.base().get() + SMALLEST);
+        if let Some(size) = desc.sizes.keys().find(|&&s| s < smallest || s > largest) {
+            return Err((
+                "sizes",
+                format!("{size} is not a size of huge page: give sizes from {smallest} to {largest}"),
+            ));
         }
-        let named = desc.sizes.keys().copied().rev().filter(|&order| order < PageOrder::P2M);
-        let sizes = named.map(|order| (MapSize::block(order), enabled(desc, order)));
+        let named = desc.sizes.keys().copied().rev().filter(|&order| order < largest);
+        let sizes = named.map(|order| (MapSize::block(order), enabled(desc, order, largest)));
         Ok(Self {
             huge,
-            enabled: enabled(desc, PageOrder::P2M),
+            enabled: enabled(desc, largest, largest),
             huge_zero_page: desc.zero_page,
             zero_page: settings.zero_page,
             mthp: sizes.filter(|size| size.1 != ThpEnabled::Never).collect(),
@@ -61,12 +67,12 @@ impl Part<FaultSettings<'_>> for Thp {
 }
 
 impl Thp {
-    /// Where pages of 2 MiB are used.
+    /// Where huge pages are used.
     pub fn enabled(&self) -> ThpEnabled {
         self.enabled
     }
 
-    /// The sizes below 2 MiB that are not disabled, the largest first, and where each is used.
+    /// The smaller sizes that are not disabled, the largest first, and where each is used.
     pub fn mthp_sizes(&self) -> impl Iterator<Item = (PageOrder, ThpEnabled)> {
         self.mthp.iter().map(|(size, enabled)| (size.order(), *enabled))
     }
@@ -118,15 +124,15 @@ impl Thp {
     }
 }
 
-/// Where pages of `order` are used.
-fn enabled(desc: &ThpDesc, order: PageOrder) -> ThpEnabled {
+/// Where pages of `order` are used, if the largest are of order `huge`.
+fn enabled(desc: &ThpDesc, order: PageOrder, huge: PageOrder) -> ThpEnabled {
     match desc.sizes.get(&order) {
         Some(ThpSize::Always) => ThpEnabled::Always,
         Some(ThpSize::Madvise) => ThpEnabled::Madvise,
         Some(ThpSize::Never) => ThpEnabled::Never,
         Some(ThpSize::Inherit) => desc.enabled,
         // `huge_anon_orders_inherit` begins as the order of a PMD alone.
-        None if order == PageOrder::P2M => desc.enabled,
+        None if order == huge => desc.enabled,
         None => ThpEnabled::Never,
     }
 }

@@ -32,10 +32,11 @@ pub fn memhog(percent: f64, chunk: &str) -> Fragment {
     Fragment::Memhog { percent, chunk, within: None, regions: None, over: None, held }
 }
 
-/// Trees of tables of every kind, with four levels.
+/// Trees of tables of every kind with base pages of 4 KiB, with four levels.
 fn trees() -> Vec<TableDesc> {
     let trees = TableKind::ALL.iter().filter(|kind| kind.walk_table_levels().is_none());
-    trees.map(|&kind| TableDesc::new(kind, 4).expect("four levels")).collect()
+    let trees = trees.filter_map(|&kind| TableDesc::new(kind, 4).ok());
+    trees.filter(|desc| desc.base() == PageOrder::P4K).collect()
 }
 
 /// Page tables of every kind; one that merges does so for few entries.
@@ -261,7 +262,7 @@ impl World {
                     self.contents.insert(after.translate(at).pfn(), value);
                     return;
                 }
-                let from = if after.order == PageOrder::P4K { old.translate(at).pfn() } else { old.pfn };
+                let from = old.translate(at).pfn().align_down(after.order);
                 for i in 0..after.order.base_pages() {
                     let value = self.contents.get(&Pfn(from.0 + i)).copied().unwrap_or(0);
                     self.contents.insert(Pfn(after.pfn.0 + i), value);

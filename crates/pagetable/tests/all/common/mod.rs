@@ -2,12 +2,14 @@
 
 use mmulab_addr::{Asid, PageOrder, Pfn, Prot, VirtAddr, Vpn};
 use mmulab_frames::PhysMem;
-use mmulab_pagetable::{Flush, Format, Invalidate, Leaf, Next, Table, TableEvent, TableFrames};
+use mmulab_pagetable::{Flush, Format, Invalidate, Leaf, Next, Table, TableDesc, TableEvent, TableFrames};
 use std::collections::{BTreeMap, HashMap};
 
 /// Frames and blocks handed out in order, and counted.
 #[derive(Default)]
 pub struct Counter {
+    /// The size of a table.
+    table: PageOrder,
     next: u64,
     spare: Vec<Pfn>,
     blocks: u64,
@@ -23,6 +25,11 @@ pub struct Counter {
 const BLOCKS: u64 = 1 << 20;
 
 impl Counter {
+    /// Frames for tables as large as this description has them.
+    pub fn of(desc: &TableDesc) -> Self {
+        Self { table: desc.base(), ..Self::default() }
+    }
+
     pub fn limited(limit: u64) -> Self {
         Self { limit: Some(limit), ..Self::default() }
     }
@@ -52,16 +59,17 @@ impl Counter {
 
 impl TableFrames for Counter {
     fn take(&mut self) -> Option<Pfn> {
-        self.reserve(1).then(|| {
+        let frames = self.table.base_pages();
+        self.reserve(frames).then(|| {
             self.spare.pop().unwrap_or_else(|| {
-                self.next += 1;
+                self.next += frames;
                 Pfn(self.next)
             })
         })
     }
 
     fn give_back(&mut self, pfn: Pfn) {
-        self.out -= 1;
+        self.out -= self.table.base_pages();
         self.spare.push(pfn);
     }
 
@@ -170,8 +178,9 @@ pub fn holder(model: &Model, page: u64) -> Option<(u64, Leaf)> {
 }
 
 /// The pages that a page of `order` is split into: of the next smaller size that takes one entry, and how many.
-pub fn parts(order: PageOrder) -> (PageOrder, u64) {
-    let part = if order > PageOrder::P2M { PageOrder::P2M } else { PageOrder::P4K };
+pub fn parts(format: Format, order: PageOrder) -> (PageOrder, u64) {
+    let (level, entries) = format.leaf_at(order).expect("a size of the format");
+    let part = format.covers(if entries > 1 { level } else { level - 1 });
     (part, 1 << (order.get() - part.get()))
 }
 
