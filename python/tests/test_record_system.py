@@ -18,6 +18,7 @@ from mmulab import Failure, UserError, guest, paths
 DATA = Path(__file__).parents[2] / "tests" / "data"
 SAMPLE = DATA / "system-small.mmt"
 ARM_SAMPLE = DATA / "system-arm.mmt"
+ARM_16K_SAMPLE = DATA / "system-arm-16k.mmt"
 # How far the simulated kernel may be from a real one: pages of 2 MB; and others, as a share of the real number.
 LARGE_APART = 1
 SMALL_APART = 0.01
@@ -279,6 +280,14 @@ def test_real_pages_stand_beside_simulated_ones(cli: Cli) -> None:
     assert set(real) == {"4K", "64K"}
     assert abs(real["64K"] * 16 - ours["in_blocks"]["64K"]) <= real["64K"] * 16 * SMALL_APART
     assert abs(real["64K"] * 16 + real["4K"] - ours["pages"]) <= ours["pages"] * SMALL_APART
+    # A kernel with base pages of 16 KB, whose huge page is 32 MB.
+    options = ["--policies", "linux-thp", "--set", "memory.size=512M", "--json"]
+    rows = cli("pages", "neoverse-n1-16k", "--trace", ARM_16K_SAMPLE, *options).json()
+    real, ours = ({row["size"]: row["pages"] for row in rows[kernel]} for kernel in ("recorded", "linux-thp"))
+    assert real == {"16K": 225, "32M": 2}
+    assert set(ours) == set(real)
+    for size, pages in real.items():
+        assert abs(ours[size] - pages) <= pages * SMALL_APART
     refused = cli("pages", "skylake-e3-1240v5", "--trace", "gen:gups?footprint=1M&updates=10")
     assert refused.code == 2
     assert "record it with --system --user-only" in refused.err

@@ -119,7 +119,7 @@ fn install(id: Id, info: &Info, args: &[String]) -> Result<(), String> {
         let session = session::Session { arena, arena_path, settings, api, isa, program, program_fd, before };
         telling::start(session, &image)?;
         return match session::current() {
-            Some(session) if !system::install(&session.api, id, isa, system.monitor, system.with_kernel) => {
+            Some(session) if !system::install(&session.api, id, isa, system) => {
                 Err(format!("systems for {target} are not supported"))
             }
             _ => Ok(()),

@@ -1,6 +1,7 @@
 //! JSON structures in the memory that the launcher shares with recorded processes. `Settings` goes from the launcher
 //! to the plugin. A `Message` goes the other way and carries the rare events: mappings, fork, exec, exit.
 
+use mmulab_addr::PageOrder;
 use mmulab_trace::{Description, Event, Isa};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub struct SystemSettings {
     pub monitor: PathBuf,
     /// Whether the kernel's references are recorded, too.
     pub with_kernel: bool,
+    /// The size of its kernel's base pages, and of its page tables.
+    pub base_page: PageOrder,
 }
 
 /// One program image: a process from its start, or from an exec on, to its end or its next exec.

@@ -21,7 +21,8 @@ use crate::{
     initial, session, slots, thread,
 };
 use arch::{Arch, Load};
-use mmulab_record::words;
+use mmulab_addr::PageOrder;
+use mmulab_record::{SystemSettings, words};
 use mmulab_trace::Isa;
 use mmulab_visible::visible;
 use monitor::Monitor;
@@ -60,6 +61,8 @@ struct Settings {
     arch: Arch,
     monitor: PathBuf,
     with_kernel: bool,
+    /// The size of the kernel's base pages.
+    base: PageOrder,
 }
 
 /// A translated block, never given back: QEMU may call with it for as long as it runs.
@@ -75,9 +78,11 @@ const PLAIN: u64 = 0;
 
 /// Registers what is called for a system, recorded as the launcher's settings say; false if such systems cannot be
 /// followed.
-pub fn install(api: &Api, id: Id, isa: Isa, monitor: PathBuf, with_kernel: bool) -> bool {
+pub fn install(api: &Api, id: Id, isa: Isa, system: SystemSettings) -> bool {
     let Some(arch) = Arch::of(isa) else { return false };
-    let _ = SETTINGS.set(Settings { arch, monitor, with_kernel });
+    let SystemSettings { monitor, with_kernel, base_page } = system;
+    world::set_stacks(base_page);
+    let _ = SETTINGS.set(Settings { arch, monitor, with_kernel, base: base_page });
     initial::told_already();
     api.on_translation(id, on_translate);
     true
@@ -267,7 +272,7 @@ extern "C" fn on_ring(_: c_uint, _: MemInfo, address: u64, _: *mut c_void) {
     {
         let mut guard = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
         if guard.is_none() {
-            match first_world() {
+            match first_world(address) {
                 Ok(world) => *guard = Some(world),
                 Err(why) => eprintln!("mmulab: the guest cannot be followed: {}", visible(why)),
             }
@@ -280,13 +285,15 @@ extern "C" fn on_ring(_: c_uint, _: MemInfo, address: u64, _: *mut c_void) {
     });
 }
 
-fn first_world() -> Result<World, String> {
+/// The world as it is when the agent stores to `address`.
+fn first_world(address: u64) -> Result<World, String> {
     let settings = SETTINGS.get().ok_or("it was not prepared")?;
-    let mut ram = ram::Ram::find(settings.arch).ok_or("its memory is not in QEMU's memory map")?;
+    let mut ram = ram::Ram::find(settings.arch, settings.base).ok_or("its memory is not in QEMU's memory map")?;
     ram.kernel_root = KERNEL_ROOT.load(Ordering::Relaxed);
     let root = match settings.arch {
         Arch::X86 => loaded_root(settings, None).map_err(|e| format!("QEMU's monitor: {e}"))?,
         Arch::Arm64 => ROOT.load(Ordering::Relaxed),
     };
+    ram.fit(settings.base, root, address);
     Ok(World::new(settings.arch, ram, root, STACK.load(Ordering::Relaxed), settings.with_kernel))
 }

@@ -8,15 +8,24 @@ use super::{
     ram::Ram,
 };
 use crate::{session::say, slots, thread};
-use mmulab_addr::{BASE_BYTES, Pid, Prot, Tid, VirtAddr};
+use mmulab_addr::{BASE_BYTES, PageOrder, Pid, Prot, Tid, VirtAddr};
 use mmulab_record::Message;
 use mmulab_trace::{Backing, Event, MapFlags};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
-/// A kernel stack is 16 KiB, aligned (THREAD_SIZE of arch/x86/include/asm/page_64_types.h and
-/// arch/arm64/include/asm/memory.h).
-const STACK_SHIFT: u32 = 14;
+/// log2 of the bytes of a kernel stack, which is aligned. It is 16 KiB, or a base page if that is larger (THREAD_SIZE of
+/// arch/x86/include/asm/page_64_types.h and arch/arm64/include/asm/memory.h).
+static STACK_SHIFT: AtomicU32 = AtomicU32::new(14);
+
+/// Kernel stacks are those of a kernel with base pages of this size.
+pub fn set_stacks(base: PageOrder) {
+    STACK_SHIFT.fetch_max(base.shift(), Ordering::Relaxed);
+}
+
 /// Address spaces remembered, for those whose process is not known yet.
 const ROOTS: usize = 4096;
 /// QEMU's number of the only CPU.
@@ -122,7 +131,7 @@ pub struct World {
 
 /// The stack that an address on it belongs to.
 pub fn stack_of(address: u64) -> u64 {
-    address >> STACK_SHIFT
+    address >> STACK_SHIFT.load(Ordering::Relaxed)
 }
 
 impl World {

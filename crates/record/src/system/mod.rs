@@ -10,9 +10,11 @@ use crate::{
     RecordError, RecordOptions, elf,
     message::{Settings, SystemSettings},
 };
+use mmulab_addr::PageOrder;
 use mmulab_trace::{Description, Isa};
 use root::Commands;
 use std::{
+    fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -54,6 +56,22 @@ fn board(isa: Isa) -> Option<&'static Board> {
         Isa::Aarch64 => Some(&ARM),
         _ => None,
     }
+}
+
+/// The size of the base pages of the Linux in a file. A kernel for Arm says so in its header
+/// (Documentation/arch/arm64/booting.rst: `magic` at byte 56, bits 1 and 2 of `flags` at byte 24). Others have 4 KiB.
+fn base_page(kernel: &Path, isa: Isa) -> std::io::Result<PageOrder> {
+    const MAGIC: &[u8] = b"ARM\x64";
+    let mut head = [0; 64];
+    let read = File::open(kernel)?.read(&mut head)?;
+    if isa != Isa::Aarch64 || read < head.len() || &head[56..60] != MAGIC {
+        return Ok(PageOrder::P4K);
+    }
+    Ok(match head[24] >> 1 & 3 {
+        2 => PageOrder::P16K,
+        3 => PageOrder::P64K,
+        _ => PageOrder::P4K,
+    })
 }
 
 /// For recordings that are alike: nothing is moved about at random, and time is counted in instructions.
@@ -159,7 +177,8 @@ impl Guest {
             writer: format!("mmulab {}", env!("CARGO_PKG_VERSION")),
             source: format!("{} -m {memory}M, {}: {kernel_args}", board.qemu, system.kernel.display()),
         };
-        let system = SystemSettings { monitor, with_kernel: !system.user_only };
+        let base_page = base_page(&system.kernel, isa).map_err(failed)?;
+        let system = SystemSettings { monitor, with_kernel: !system.user_only, base_page };
         let plugin = std::fs::canonicalize(&options.plugin).unwrap_or_else(|_| options.plugin.clone());
         guest.settings = Settings { description, plugin, system: Some(system), ..Settings::default() };
         Ok(guest)
