@@ -131,6 +131,7 @@ impl Lane {
             Event::Pin { .. } if is_placed => return Ok(None),
             // The states of all members come first, and then one of these.
             Event::Resume => return Ok(None),
+            Event::Pause => return Err(self.refused("it is recorded in intervals: take one of them, by trace slice")),
             Event::Pin { tid, .. } => *tid = self.tid(*tid)?,
             Event::Exit { .. } => {
                 self.alive.remove(&self.actor.0);
@@ -179,7 +180,10 @@ impl Lane {
     }
 
     fn too_many(&self, what: &str) -> TraceError {
-        let why = format!("it has more {what} than a member of a mix may have: take a part of it, or run it alone");
-        TraceError::new(&self.source.info().name, "", TraceErrorKind::Request(why))
+        self.refused(&format!("it has more {what} than a member of a mix may have: take a part of it, or run it alone"))
+    }
+
+    fn refused(&self, why: &str) -> TraceError {
+        TraceError::new(&self.source.info().name, "", TraceErrorKind::Request(why.into()))
     }
 }

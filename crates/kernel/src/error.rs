@@ -115,7 +115,7 @@ pub enum KernelError {
         pid: Pid,
         /// Where it maps.
         va: VirtAddr,
-        /// What of a file it maps from; 0 of none.
+        /// The offset in a file that it maps from; 0 of none.
         offset: u64,
         /// The base page.
         base: PageOrder,

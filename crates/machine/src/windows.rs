@@ -44,6 +44,8 @@ pub struct CodeWindows {
     /// By page: a bit for each window in which it ran.
     pages: FxHashMap<(Pid, Vpn), u128>,
     pid: Pid,
+    /// References stand for a part that was left out.
+    is_paused: bool,
     /// Instructions of a window.
     length: u64,
     /// The window that is filled, and its instructions so far.
@@ -65,6 +67,7 @@ impl Default for CodeWindows {
         Self {
             pages: FxHashMap::default(),
             pid: Pid(1),
+            is_paused: false,
             length: FIRST,
             window: 0,
             instructions: 0,
@@ -121,7 +124,7 @@ impl CodeWindows {
         for word in &batch.refs {
             if word.is_fetch() {
                 let vpn = word.va().vpn();
-                if self.recent[vpn.0 as usize % RECENT] != vpn {
+                if self.recent[vpn.0 as usize % RECENT] != vpn && !self.is_paused {
                     self.mark(vpn);
                 }
                 self.retire(u64::from(word.instructions()));
@@ -133,7 +136,7 @@ impl CodeWindows {
                 }
             } else {
                 let block = word.va().vpn().0 >> BLOCK_SHIFT;
-                if self.recent_blocks[block as usize % RECENT_BLOCKS] != block {
+                if self.recent_blocks[block as usize % RECENT_BLOCKS] != block && !self.is_paused {
                     self.mark_block(block);
                 }
             }
@@ -172,6 +175,8 @@ impl CodeWindows {
             }
             // What ran before is no part of what is looked at.
             Event::Resume => *self = Self { pid: self.pid, ..Self::default() },
+            Event::Pause => self.is_paused = true,
+            Event::Continue { .. } => self.is_paused = false,
             _ => {}
         }
     }

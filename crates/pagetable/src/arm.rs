@@ -1,7 +1,7 @@
-//! What Armv8's three page-table formats share: VMSAv8-64 stage 1 (Arm Architecture Reference Manual for A-profile,
-//! section D8.3, "VMSAv8-64 descriptors"). They differ in the granule, which [`ArmGranule`] states. All have the
-//! Contiguous bit (D8.7.1) and hardware updates of access flag and dirty state (FEAT_HAFDBS, D8.5). Levels are counted
-//! from the leaves, so level 1 here is Arm's level 3.
+//! The parts that Armv8's three page-table formats have in common: VMSAv8-64 stage 1 (Arm Architecture Reference Manual
+//! for A-profile, section D8.3, "VMSAv8-64 descriptors"). They differ in the granule, which [`ArmGranule`] states. All
+//! have the Contiguous bit (D8.7.1) and hardware updates of access flag and dirty state (FEAT_HAFDBS, D8.5). Levels are
+//! counted from the leaves, so level 1 here is Arm's level 3.
 //!
 //! ```text
 //! bit      55        54   52          51    47..12          11   10   9..8   7      6      1       0
@@ -10,8 +10,9 @@
 //! table                                     frame number                                   1       valid
 //! ```
 //!
-//! With a granule of 16 or 64 KiB, bits 13..12 or 15..12 are zero. A page of several contiguous entries has them all
-//! name their own parts: with a granule of 4 KiB, one of 64 KiB takes 16 page entries, one of 32 MiB 16 blocks of 2 MiB.
+//! With a granule of 16 or 64 KiB, bits 13..12 or 15..12 are zero. A page may take several contiguous entries, each of
+//! which names its own part. With a granule of 4 KiB, one of 64 KiB takes 16 page entries. One of 32 MiB takes 16
+//! blocks of 2 MiB.
 
 use crate::{
     Leaf, Rights, Root, Step,
@@ -24,7 +25,7 @@ use mmulab_addr::{PageOrder, Pfn, Prot, VirtAddr};
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
-/// What a granule decides.
+/// The constants of a granule.
 pub trait ArmGranule: Copy {
     /// Name of its format in machine files.
     const NAME: &'static str;

@@ -1,6 +1,6 @@
-//! The shape of a tree of tables, by its granule: the size of a base page, which is the size of a table as well. Entries
-//! take 8 bytes, so the granule decides how many bits of the address each level translates (Intel SDM vol. 3A, section
-//! 4.5, and Sv39 to Sv57: 4 KiB; Arm ARM, section D8.2: 4, 16 or 64 KiB). Levels count from the leaves.
+//! The shape of a tree of tables, by its granule. This is the size of a base page, and of a table as well. Entries take
+//! 8 bytes, so the granule decides how many bits of the address each level translates. Intel SDM vol. 3A, section 4.5,
+//! and Sv39 to Sv57 have 4 KiB; Arm ARM, section D8.2, has 4, 16 or 64 KiB. Levels count from the leaves.
 //!
 //! ```text
 //! granule    entries    level     4          3          2          1

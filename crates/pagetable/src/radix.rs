@@ -24,8 +24,8 @@ pub struct Radix<F> {
     root: Pfn,
     /// The root of upper addresses, where they have one of their own.
     upper: Option<Pfn>,
-    /// Entries in use per table, by its first frame, so that an empty one is known without reading it. The kernel's own bookkeeping, as
-    /// Linux keeps in the `struct page` of a table: hardware never sees it.
+    /// Entries in use per table, by its first frame, so that an empty one is known without reading it. The kernel's own
+    /// bookkeeping, as Linux keeps in the `struct page` of a table: hardware never sees it.
     used: FxHashMap<Pfn, u32>,
     /// Tables that other address spaces point to as well, and whose frames another owner keeps, with all tables below
     /// them. FreeBSD with shared tables marks the entry that points to one by a bit that hardware ignores (paper 2,

@@ -24,8 +24,8 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// The stack's size where the system sets no limit (QEMU's TARGET_DEFAULT_STACK_SIZE, Linux's usual limit).
 const USUAL_STACK: u64 = 8 << 20;
 
-/// The most that QEMU maps for a program beside its files and its stack, in pages. It is two tables of at most a page each, or a
-/// page of code. What may lie behind is the program's, which begins to map.
+/// The most that QEMU maps for a program beside its files and its stack, in pages. It is two tables of at most a page
+/// each, or a page of code. Memory behind them is the program's, which begins to map.
 const EMULATORS_MAX: u64 = 2;
 
 /// What is mapped is told by others, when there is anything to tell.
@@ -60,7 +60,7 @@ fn first_access(index: u32) -> Option<u64> {
 struct Pages(u64);
 
 impl Pages {
-    /// As QEMU was told (`-p`); else this computer's.
+    /// The value of QEMU's `-p`; else this computer's.
     fn of(qemu_args: &[String]) -> Self {
         let given = value_of(qemu_args, "-p").and_then(|bytes| bytes.parse().ok());
         Self(given.filter(|bytes: &u64| bytes.is_power_of_two()).unwrap_or(BASE_BYTES))
@@ -75,7 +75,7 @@ impl Pages {
     }
 }
 
-/// What follows an option of QEMU's.
+/// The value of an option of QEMU's.
 fn value_of<'a>(qemu_args: &'a [String], option: &str) -> Option<&'a String> {
     let at = qemu_args.iter().position(|a| a == option)?;
     qemu_args.get(at + 1)

@@ -2,10 +2,11 @@
 
 use crate::{
     arena::{Arena, Handover, MOST_SLOTS, What},
-    image::{Limits, Recorded},
+    image::{Limits, Recorded, Taken},
     jit::Said,
     message::{Image, Message},
     names::Names,
+    options::Intervals,
     output::Output,
     process::is_alive,
 };
@@ -75,7 +76,9 @@ pub(crate) struct Consumer {
     /// Images to come by exec, with the program's path and the image before.
     coming: BTreeMap<u32, (String, u32)>,
     limits: Limits,
-    skip: u64,
+    intervals: Option<Intervals>,
+    /// Instructions left out when recording paused; none before it began.
+    paused: Option<u64>,
     lost: Vec<String>,
     processes: BTreeSet<u32>,
     threads: BTreeSet<u32>,
@@ -113,6 +116,7 @@ impl Consumer {
         description: Description,
         output: Output,
         limits: Limits,
+        intervals: Option<Intervals>,
     ) -> Self {
         Self {
             arena,
@@ -121,8 +125,9 @@ impl Consumer {
             output,
             images: BTreeMap::new(),
             coming: BTreeMap::new(),
-            skip: limits.skip,
-            limits,
+            limits: Limits { interval: intervals.map_or(u64::MAX, |of| of.length), ..limits },
+            intervals,
+            paused: None,
             lost: Vec::new(),
             processes: BTreeSet::new(),
             threads: BTreeSet::new(),
@@ -221,27 +226,39 @@ impl Consumer {
         // An image that ended may go on for a moment: its other threads learn of it late.
         let Some(mut recorded) = self.images.remove(&image) else { return Ok(()) };
         let mut rest = words;
-        if self.limits.skip > 0 {
-            rest = recorded.leave_out(
+        loop {
+            if self.limits.skip > 0 {
+                rest = recorded.leave_out(
+                    tid,
+                    rest,
+                    &mut self.limits,
+                    &mut taken(&mut self.output, &mut self.buffer, &mut self.written),
+                )?;
+                if self.limits.skip > 0 {
+                    break;
+                }
+                self.resume(&mut recorded, tid)?;
+            }
+            let took = recorded.words(
                 tid,
-                words,
+                rest,
                 &mut self.limits,
                 &mut taken(&mut self.output, &mut self.buffer, &mut self.written),
             )?;
-            if self.limits.skip == 0 {
-                self.resume(&mut recorded, tid)?;
+            match took {
+                Taken::All => break,
+                Taken::Enough => {
+                    self.enough = true;
+                    break;
+                }
+                Taken::Until(left) => rest = left,
             }
+            self.pause(&mut recorded, tid)?;
         }
-        self.enough = !recorded.words(
-            tid,
-            rest,
-            &mut self.limits,
-            &mut taken(&mut self.output, &mut self.buffer, &mut self.written),
-        )?;
         self.images.insert(image, recorded);
         self.bound_states()?;
         let pending: u64 = self.images.values().map(Recorded::pending).sum();
-        let retired = self.skip - self.limits.skip + self.written + pending;
+        let retired = self.limits.left_out + self.written + pending;
         self.shared.retired.store(retired, Ordering::Relaxed);
         Ok(())
     }
@@ -255,9 +272,30 @@ impl Consumer {
         }
         self.images = others;
         acting.tell_left_out(&mut taken(&mut self.output, &mut self.buffer, &mut self.written))?;
-        acting.resume(tid);
+        let event = match self.paused {
+            None => Event::Resume,
+            Some(before) => Event::Continue { left_out: self.limits.left_out - before },
+        };
+        acting.resume(tid, &event);
         // Its chunk could be filled much later than those of the other processes, and the mark would follow them.
         self.close(acting)
+    }
+
+    /// The interval is over: every image leaves references out from here on.
+    fn pause(&mut self, acting: &mut Recorded, tid: u32) -> io::Result<()> {
+        let Some(Intervals { length, every }) = self.intervals else { return Ok(()) };
+        let mut others = std::mem::take(&mut self.images);
+        for image in others.values_mut() {
+            self.close(image)?;
+            image.pause();
+        }
+        self.images = others;
+        acting.resume(tid, &Event::Pause);
+        self.close(acting)?;
+        acting.pause();
+        self.paused = Some(self.limits.left_out);
+        (self.limits.interval, self.limits.skip) = (length, every - length);
+        Ok(())
     }
 
     /// The thread of an image did something.

@@ -12,6 +12,14 @@ pub enum RecordError {
     /// The command is empty.
     #[error("no program to record: name one")]
     NoCommand,
+    /// Intervals that are no part of what they are in.
+    #[error("{length} instructions of each {every} are no interval: give fewer than the whole, and at least one")]
+    Intervals {
+        /// Instructions of an interval.
+        length: u64,
+        /// Instructions from one to the next.
+        every: u64,
+    },
     /// The program does not exist.
     #[error("{0}: no such program here or in PATH")]
     NotFound(String),
@@ -104,6 +112,7 @@ impl RecordError {
         matches!(
             self,
             Self::NoCommand
+                | Self::Intervals { .. }
                 | Self::NotFound(_)
                 | Self::NotEmulated { .. }
                 | Self::NoQemu { .. }

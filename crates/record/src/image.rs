@@ -40,11 +40,32 @@ struct Known {
     next: u32,
 }
 
-/// How much is still to be left out, and to be recorded.
+/// How much is still to be left out, and to be recorded, in instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub skip: u64,
     pub left: u64,
+    /// Of the interval that is recorded.
+    pub interval: u64,
+    /// Left out so far.
+    pub left_out: u64,
+}
+
+impl Limits {
+    /// `left` after `skip`, in one piece.
+    pub fn whole(skip: u64, left: u64) -> Self {
+        Self { skip, left, interval: u64::MAX, left_out: 0 }
+    }
+}
+
+/// How far words were taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken<'a> {
+    All,
+    /// Enough was recorded.
+    Enough,
+    /// The interval is over: these are left.
+    Until(&'a [u64]),
 }
 
 /// Notes the pages that an access of `bytes` at `address` uses.
@@ -244,10 +265,15 @@ impl Recorded {
         Ok(())
     }
 
-    /// All that was left out is written: recording begins here.
-    pub fn resume(&mut self, tid: u32) {
+    /// All that was left out is written: recording begins here, or goes on, as `event` says.
+    pub fn resume(&mut self, tid: u32, event: &Event) {
         self.act(tid);
-        self.encoder.event(&Event::Resume);
+        self.encoder.event(event);
+    }
+
+    /// References are left out from here on.
+    pub fn pause(&mut self) {
+        self.left_out = Some(Box::new(Residency::of(Pid(self.image.pid), Tid(self.image.tid))));
     }
 
     /// Leaves words of the thread `tid` out, up to the first block after the limit; what is not left out.
@@ -269,7 +295,9 @@ impl Recorded {
                     break;
                 }
                 let block = self.blocks.get((word >> PAYLOAD_SHIFT) as usize);
-                limits.skip = limits.skip.saturating_sub(block.map_or(1, |b| u64::from(b.instructions)));
+                let instructions = block.map_or(1, |b| u64::from(b.instructions));
+                limits.skip = limits.skip.saturating_sub(instructions);
+                limits.left_out += instructions;
                 if let Some(block) = block {
                     touch(left_out, block.start, u64::from(block.bytes), Access::Fetch);
                 }
@@ -304,16 +332,16 @@ impl Recorded {
         events.iter().try_for_each(|event| self.event(tid, event, taken))
     }
 
-    /// Takes words of the thread `tid`. `taken` gets chunks that became full; `false` when enough was recorded.
-    pub fn words(
+    /// Takes words of the thread `tid`. `taken` gets chunks that became full.
+    pub fn words<'a>(
         &mut self,
         tid: u32,
-        words: &[u64],
+        words: &'a [u64],
         limits: &mut Limits,
         taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Taken<'a>> {
         if words.is_empty() {
-            return Ok(true);
+            return Ok(Taken::All);
         }
         let mut rest = words;
         self.act(tid);
@@ -325,9 +353,13 @@ impl Recorded {
                 continue;
             };
             if limits.left == 0 {
-                return Ok(false);
+                return Ok(Taken::Enough);
+            }
+            if limits.interval == 0 {
+                return Ok(Taken::Until(rest));
             }
             limits.left = limits.left.saturating_sub(u64::from(known.instructions));
+            limits.interval = limits.interval.saturating_sub(u64::from(known.instructions));
             if let Some(variant) = self.variants.get(known.latest as usize)
                 && variant.near
             {
@@ -345,7 +377,7 @@ impl Recorded {
             rest = self.odd(Some(block), accesses, taken)?;
         }
         self.close_if_full(taken)?;
-        Ok(true)
+        Ok(Taken::All)
     }
 
     fn close_if_full(&mut self, taken: &mut impl FnMut(&mut Encoder) -> io::Result<()>) -> io::Result<()> {
@@ -492,7 +524,7 @@ mod tests {
     use mmulab_trace::{Description, EndInfo, Item, NativeReader, Source};
 
     fn all() -> Limits {
-        Limits { skip: 0, left: u64::MAX }
+        Limits::whole(0, u64::MAX)
     }
 
     /// Contents of a trace of these words of thread 1, and then of thread 2.
@@ -509,10 +541,15 @@ mod tests {
                     continue;
                 }
                 recorded.tell_left_out(&mut full).unwrap();
-                recorded.resume(tid);
+                recorded.resume(tid, &Event::Resume);
             }
             recorded.words(tid, words, limits, &mut full).unwrap();
         }
+        read_back(recorded)
+    }
+
+    /// Contents of the trace of an image that was recorded.
+    fn read_back(mut recorded: Recorded) -> (Vec<Item>, Vec<Event>) {
         let mut bytes = Description::default().to_bytes();
         let at = bytes.len() as u64;
         let header = recorded.close(&mut bytes).unwrap().unwrap();
@@ -543,7 +580,7 @@ mod tests {
             entries.push(mmulab_trace::IndexEntry::new(at, &header));
             Ok(())
         };
-        let mut limits = Limits { skip: u64::MAX, left: u64::MAX };
+        let mut limits = Limits::whole(u64::MAX, u64::MAX);
         let pair = words::frame(0x7000, 5, 0);
         for i in 0..count {
             // One way or the other: what a preloaded library reports, and where pages lie.
@@ -598,7 +635,7 @@ mod tests {
     fn what_is_skipped_and_what_is_beyond_the_limit_is_left_out() {
         let read = |address| words::access(address, 3, false, 1).unwrap();
         let one: Vec<u64> = (0..10).flat_map(|i| [words::block(0), read(0x5000 + 8 * i)]).collect();
-        let mut limits = Limits { skip: 7, left: 9 };
+        let mut limits = Limits::whole(7, 9);
         let (items, events) = through(&mut limits, &one, &[]);
         // Blocks of 4 instructions: two are skipped, three recorded. Before them come the pages in use.
         assert_eq!(items.len(), 8, "{items:?}");
@@ -606,5 +643,35 @@ mod tests {
         assert!(matches!(items[1], Item::Access(Access::Read, va, _) if va.raw() == 0x5000));
         assert!(format!("{:x?}", items[3]).contains("5010"));
         assert_eq!(events, [Event::Resume]);
+    }
+
+    #[test]
+    fn an_interval_ends_at_a_block_and_the_pages_used_after_it_are_told_before_the_next() {
+        let read = |address| words::access(address, 3, false, 1).unwrap();
+        let all: Vec<u64> = (0..10).flat_map(|i| [words::block(0), read(0x5000 + 0x1000 * i)]).collect();
+        let mut recorded = Recorded::new(Image { number: 0, pid: 1, tid: 1 }, false).unwrap();
+        recorded.define(&words::definition(0x1000, 4, &[7; 16]).collect::<Vec<_>>());
+        let mut full = |_: &mut Encoder| -> io::Result<()> { Ok(()) };
+        // Blocks of 4 instructions: two, then three are left out.
+        let mut limits = Limits { interval: 7, ..Limits::whole(0, u64::MAX) };
+        let took = recorded.words(1, &all, &mut limits, &mut full).unwrap();
+        assert_eq!(took, Taken::Until(&all[4..]));
+        recorded.resume(1, &Event::Pause);
+        recorded.pause();
+        (limits.interval, limits.skip) = (100, 9);
+        let rest = recorded.leave_out(1, &all[4..], &mut limits, &mut full).unwrap();
+        assert_eq!((rest, limits.left_out, limits.skip), (&all[10..], 12, 0));
+        recorded.tell_left_out(&mut full).unwrap();
+        recorded.resume(1, &Event::Continue { left_out: 12 });
+        assert_eq!(recorded.words(1, rest, &mut limits, &mut full).unwrap(), Taken::All);
+        let (items, events) = read_back(recorded);
+        assert_eq!(events, [Event::Pause, Event::Continue { left_out: 12 }]);
+        let shown: Vec<String> = items.iter().map(|item| format!("{item:x?}")).collect();
+        // Two blocks and their loads; a fetch and three loads that retire nothing; five blocks and their loads.
+        assert_eq!(shown.len(), 4 + 4 + 10, "{shown:?}");
+        for page in ["7000", "8000", "9000"] {
+            assert_eq!(shown[4..8].iter().filter(|item| item.contains(page)).count(), 1, "{shown:?}");
+        }
+        assert!(matches!(items[8], Item::Access(Access::Fetch, _, 4)), "{shown:?}");
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     image::Limits,
     jit,
     message::Settings,
+    options::Intervals,
     output::Output,
     system::Guest,
     watch::Watched,
@@ -88,9 +89,18 @@ pub fn record(
     };
     let (started, began) = (Instant::now(), SystemTime::now());
     let shared = Arc::new(Shared::default());
-    let limits = Limits { skip: options.skip, left: options.max_instructions.unwrap_or(u64::MAX) };
-    let consumer =
-        Consumer::new(Arc::clone(&arena), Arc::clone(&shared), how.settings().description.clone(), output, limits);
+    let limits = Limits::whole(options.skip, options.max_instructions.unwrap_or(u64::MAX));
+    if let Some(Intervals { length, every }) = options.intervals.filter(|of| of.length == 0 || of.every <= of.length) {
+        return Err(RecordError::Intervals { length, every });
+    }
+    let consumer = Consumer::new(
+        Arc::clone(&arena),
+        Arc::clone(&shared),
+        how.settings().description.clone(),
+        output,
+        limits,
+        options.intervals,
+    );
     let consumer = std::thread::spawn(move || consumer.run());
     let mut told = started;
     let mut asked: Option<Instant> = None;

@@ -7,6 +7,16 @@ use mmulab_trace::Isa;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+/// Which instructions of a program are recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Intervals {
+    /// Instructions of an interval.
+    pub length: u64,
+    /// Instructions from the beginning of one to that of the next: more than `length`.
+    pub every: u64,
+}
+
 /// Options of a recording.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +34,10 @@ pub struct RecordOptions {
     /// Begin to record after this many instructions; the mappings at that point are written first.
     #[serde(default)]
     pub skip: u64,
+    /// Record in intervals, from `skip` on. Between them, the trace has the program's changes of its memory and the
+    /// pages that it used. Default: all instructions are recorded.
+    #[serde(default)]
+    pub intervals: Option<Intervals>,
     /// Record no instructions while the page at this address is mapped: a program has it mapped while it makes its data
     /// ready (`mmulab-kernel` does). Mappings made meanwhile are recorded. Default: all instructions are recorded.
     #[serde(default)]
@@ -38,8 +52,8 @@ pub struct RecordOptions {
     /// QEMU's CPU model (`qemu-x86_64 -cpu help` lists them). Default: QEMU's own.
     #[serde(default)]
     pub cpu: Option<String>,
-    /// The size of a base page that the program sees, at least this computer's: QEMU gives it mappings that begin and
-    /// end at multiples of it, and tells it so. Default: this computer's.
+    /// The size of a base page that the program sees, at least this computer's. QEMU reports it to the program, and
+    /// gives it mappings that begin and end at multiples of it. Default: this computer's.
     #[serde(default)]
     pub page_size: Option<PageOrder>,
     /// Turn off address randomisation and fix the random bytes a program starts with, so that recordings repeat.

@@ -256,6 +256,14 @@ pub enum Event {
     /// The trace proper begins here. Before it are events, and references that retire no instructions: they make the
     /// state that the program had reached where the trace was cut. Counts cover the rest.
     Resume,
+    /// The recording pauses. All up to [`Self::Continue`] stands for a part of the program that was left out: events,
+    /// and references that retire no instructions, as before [`Self::Resume`]. None of it is counted.
+    Pause,
+    /// The recording goes on.
+    Continue {
+        /// Instructions left out since it paused.
+        left_out: u64,
+    },
     /// The recorder lost something here; reports repeat it.
     Lost {
         /// The lost part and the reason.

@@ -290,6 +290,8 @@ impl Residency {
             | Event::Frames { .. }
             | Event::Tick
             | Event::Resume
+            | Event::Pause
+            | Event::Continue { .. }
             | Event::Lost { .. } => {}
         }
     }

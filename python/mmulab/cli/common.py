@@ -69,6 +69,22 @@ class Count(click.ParamType["int"]):
         return count
 
 
+class Intervals(click.ParamType["tuple[int, int]"]):
+    """Intervals of a run in instructions: LENGTH/EVERY, such as 10M/500M."""
+
+    name = "LENGTH/EVERY"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
+        """Reads it."""
+        if isinstance(value, tuple):
+            return value
+        first, _, second = str(value).partition("/")
+        length, every = units.parse_count(first), units.parse_count(second)
+        if not length or not every or not length < every <= COUNT_MAX:
+            self.fail(f"'{value}': write how many of how many instructions, such as 10M/500M", param, ctx)
+        return length, every
+
+
 class Percent(click.ParamType["float"]):
     """A share like 3%, more than 0 and less than all."""
 

@@ -10,7 +10,7 @@ import rich_click as click
 
 from mmulab import UserError, engine, guest, paths
 from mmulab.cli import console
-from mmulab.cli.common import CONTEXT, Count, F, Partial, in_place_of, print_json
+from mmulab.cli.common import CONTEXT, Count, F, Intervals, Partial, in_place_of, print_json
 from mmulab.cli.numbers import Size
 from mmulab.units import parse_bytes, show_bytes, show_count
 
@@ -264,6 +264,7 @@ def make_recording(
         raise UserError(f"{plugin}: the recorder's plugin is not there\nhint: build it with `make build`")
     if not output.parent.is_dir():
         raise UserError(f"{output.parent}: no such directory\nhint: create it, or choose another with -o")
+    intervals = taken.get("intervals")
     wanted = {key: taken.get(key) for key in ("skip", "isa", "cpu", "qemu", "page_size")}
     spec = {
         "output": str(output),
@@ -271,6 +272,7 @@ def make_recording(
         "plugin": str(plugin),
         "fixed_layout": bool(taken.get("fixed_layout")),
         "max_instructions": max_instructions,
+        "intervals": intervals and {"length": intervals[0], "every": intervals[1]},
         "env": [list(pair) for pair in taken.get("env") or ()],
         "heap": str(paths.heap_library()) if taken.get("heap") else None,
         "sites": str(paths.sites_library()) if taken.get("sites") else None,
@@ -325,6 +327,11 @@ def tell(found: dict[str, Any], output: Path, replaces: str = "") -> None:
     "--skip",
     type=Count(),
     help="Begin after this many instructions; the trace tells which pages and heap objects were in use then.",
+)
+@click.option(
+    "--intervals",
+    type=Intervals(),
+    help="Record so many of so many instructions, such as 10M/500M; in between, only the pages in use.",
 )
 @record_options
 @system_options

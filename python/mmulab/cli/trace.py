@@ -90,6 +90,7 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("program", " ".join([found["program"], *found["args"]]).strip()),
         ("instruction set", found["isa"]),
         ("begins", _beginning(found)),
+        ("left out", f"{found['left_out']:,} instructions between intervals" if found["left_out"] else ""),
         ("instructions", f"{found['instructions']:,}" + (f" ({per:.3f} bytes each)" if per else "")),
         ("references", f"{found['references']:,}"),
         ("  fetches", f"{found['fetches']:,} of {found['code_pages']:,} pages"),

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mmulab import Failure, UserError, engine
 from mmulab.cli import completion, console
-from mmulab.cli.common import CONTEXT, Count, F, in_place_of, print_json
+from mmulab.cli.common import CONTEXT, Count, F, Intervals, in_place_of, print_json
 from mmulab.cli.named import NamedGroup
 from mmulab.engine import ProgressCallback
 from mmulab.result import file_name
@@ -204,6 +204,7 @@ def _mixed(recipe: Recipe) -> list[tuple[str, str]]:
 @_SET
 @click.option("--skip", type=Count(), help="Begin after this many instructions. Default: the recipe's.")
 @click.option("--max-instructions", type=Count(), help="Stop when this many are recorded. Default: the recipe's.")
+@click.option("--intervals", type=Intervals(), help="Record so many of so many instructions, such as 10M/500M.")
 @click.option("--fixed-layout", is_flag=True, help="Turn address randomisation off, so that recordings repeat.")
 @click.option("--heap", is_flag=True, help="Also record what the program asks of its allocator.")
 @_recording

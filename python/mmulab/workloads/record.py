@@ -35,6 +35,8 @@ class Options:
 
     skip: int | None = None
     instructions: int | None = None
+    # How many of how many instructions are recorded, if not all.
+    intervals: tuple[int, int] | None = None
     port: int | None = None
     allocator: str | None = None
     fixed_layout: bool = False
@@ -48,6 +50,8 @@ def record(recipe: Recipe, output: Path, options: Options, say: Say, progress: P
         raise UserError(f"{output.parent}: no such directory\nhint: create it, or choose another with -o")
     skip = recipe.skip if options.skip is None else options.skip
     limit = recipe.instructions if options.instructions is None else options.instructions
+    if recipe.trace and options.intervals:
+        raise UserError(f"{recipe.name} is made by a generator, not recorded\nhint: leave --intervals out")
     if recipe.trace:
         return _generated(recipe, output, (skip, limit), progress)
     wanted = recipe.record
@@ -146,6 +150,7 @@ def _spec(place: Place, wanted: Json, trace: Path, skip: int, limit: int, option
         "plugin": str(plugin),
         "max_instructions": limit,
         "skip": skip,
+        "intervals": options.intervals and {"length": options.intervals[0], "every": options.intervals[1]},
         "fixed_layout": options.fixed_layout,
         "env": [list(pair) for pair in env.items()],
         "heap": str(place.directory / paths.heap_library().name) if options.heap else None,

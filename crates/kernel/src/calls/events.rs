@@ -48,6 +48,8 @@ impl Kernel {
             Event::Pin { .. }
             | Event::Invlpg { .. }
             | Event::Resume
+            | Event::Pause
+            | Event::Continue { .. }
             | Event::Lost { .. }
             | Event::Image { .. }
             | Event::Malloc { .. }
@@ -115,6 +117,8 @@ impl Kernel {
             | Event::Invlpg { .. }
             | Event::Tick
             | Event::Resume
+            | Event::Pause
+            | Event::Continue { .. }
             | Event::Lost { .. }
             | Event::Image { .. }
             | Event::Malloc { .. }

@@ -46,6 +46,16 @@ impl Processes {
         self.since = *now;
     }
 
+    /// All counts so far, which begin anew. Only right after [`Self::close`].
+    pub fn take(&mut self) -> BTreeMap<(usize, Pid), ProcessCounts> {
+        std::mem::take(&mut self.closed)
+    }
+
+    /// Goes on with counts that were taken, in place of those since then. Only right after [`Self::close`].
+    pub fn put(&mut self, closed: BTreeMap<(usize, Pid), ProcessCounts>) {
+        self.closed = closed;
+    }
+
     /// Forgets all counts; the acting process goes on. Only right after [`Self::close`].
     pub fn begin_anew(&mut self) {
         self.closed.clear();

@@ -26,6 +26,14 @@ impl<B: Below, X: Execution> Engine<B, X> {
                 self.resume(obs);
                 return Ok(());
             }
+            Event::Pause => {
+                self.pause(obs);
+                return Ok(());
+            }
+            Event::Continue { .. } => {
+                self.go_on_counting(obs);
+                return Ok(());
+            }
             Event::Pin { tid, cpu } => return self.pin(tid, cpu, obs),
             _ => {}
         }

@@ -39,6 +39,8 @@ impl<B: Below, X: Execution> Engine<B, X> {
         }
         if !state.effects.folded.is_empty() {
             state.system.tally.fold(&state.effects.folded);
+            let paused = state.account.paused.iter_mut();
+            paused.for_each(|paused| paused.costs.tally.fold(&state.effects.folded));
         }
         let done = self.below.kernel_worked(state, obs);
         state.effects.clear();

@@ -71,6 +71,8 @@ pub(crate) struct Account {
     pub counts: Counts,
     /// All counters where counts began, if they did not begin at once.
     pub uncounted: Option<Box<Counted>>,
+    /// Counts before a pause, while there is one.
+    pub paused: Option<Box<Paused>>,
     pub processes: Processes,
     /// Cycles of kernel work, with fractions.
     pub kernel_cycles: f64,
@@ -82,6 +84,20 @@ pub(crate) struct Account {
     pub references: u64,
     /// The times of page faults, where they are asked for.
     pub latency: Option<Box<FaultLatency>>,
+}
+
+/// Counts when they paused.
+pub(crate) struct Paused {
+    /// Since counts began.
+    pub counted: Counted,
+    pub costs: Costs,
+}
+
+/// Costs by process, region and fault.
+pub(crate) struct Costs {
+    processes: BTreeMap<(usize, Pid), ProcessCounts>,
+    pub tally: Tally,
+    latency: Option<Box<FaultLatency>>,
 }
 
 /// How the run is controlled.
@@ -232,6 +248,20 @@ impl State {
     /// The acting program's kernel is number `number`: its counters go there.
     pub fn count_system(&self, number: usize, all: &mut Counted) {
         all.systems.insert(number, SystemCounts::of(&self.system.kernel));
+    }
+
+    /// The costs so far; they begin anew. Only right after the acting process was closed.
+    pub fn take_costs(&mut self) -> Costs {
+        let tally = std::mem::replace(&mut self.system.tally, Tally::new(&self.desc.options));
+        let latency = std::mem::replace(&mut self.account.latency, self.desc.options.fault_latency.then(Box::default));
+        Costs { processes: self.account.processes.take(), tally, latency }
+    }
+
+    /// Goes on with costs that were taken.
+    pub fn put_costs(&mut self, costs: Costs) {
+        let Costs { processes, tally, latency } = costs;
+        self.account.processes.put(processes);
+        (self.system.tally, self.account.latency) = (tally, latency);
     }
 
     /// Costs begin anew.

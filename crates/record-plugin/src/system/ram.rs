@@ -1,6 +1,6 @@
 //! The guest's memory, which is a part of QEMU's, and the guest's page tables. Intel SDM volume 3, 4.5, has four
-//! levels: the launcher turns five off. The Arm Architecture Reference Manual, D8, has base pages of 4, 16 or 64 KB. Four,
-//! four and three levels are for addresses of 48 bits; with 16 KB, three are for 47.
+//! levels: the launcher turns five off. The Arm Architecture Reference Manual, D8, has base pages of 4, 16 or 64 KB.
+//! Four, four and three levels are for addresses of 48 bits; with 16 KB, three are for 47.
 
 use super::arch::Arch;
 use mmulab_addr::PageOrder;
@@ -30,8 +30,8 @@ const ARM_ROOT: u64 = 0x0000_ffff_ffff_fffe;
 const USER_ENTRIES: u64 = 256;
 /// Bits of an address that are translated, most often.
 const ADDRESS_BITS: u32 = 48;
-/// The same of a Linux with base pages of 16 KiB that was built for 52 bits, on a processor without these (VA_BITS_MIN in
-/// arch/arm64/include/asm/memory.h).
+/// The same of a Linux with base pages of 16 KiB that was built for 52 bits, on a processor without these (VA_BITS_MIN
+/// in arch/arm64/include/asm/memory.h).
 const FEWER_ADDRESS_BITS: u32 = 47;
 
 /// The shape of page tables, by the size of a base page, which is that of a table.
@@ -341,7 +341,7 @@ mod tests {
         assert!(!ram.is_empty(root) && ram.is_empty(ARM_BASE + 0x6000));
     }
 
-    /// With base pages of 16 KiB: a page at 0x1_4000, a block of 32 MB at 0x200_0000, and a root of two entries in the
+    /// Base pages of 16 KiB. A page is at 0x1_4000, a block of 32 MB at 0x200_0000. The root has two entries in the
     /// middle of a page, beside another one.
     #[test]
     fn arm_tables_of_larger_pages_have_fewer_entries_at_the_top() {

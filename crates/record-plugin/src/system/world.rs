@@ -17,8 +17,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// log2 of the bytes of a kernel stack, which is aligned. It is 16 KiB, or a base page if that is larger (THREAD_SIZE of
-/// arch/x86/include/asm/page_64_types.h and arch/arm64/include/asm/memory.h).
+/// log2 of the bytes of a kernel stack, which is aligned. It is 16 KiB, or a base page if that is larger (THREAD_SIZE
+/// of arch/x86/include/asm/page_64_types.h and arch/arm64/include/asm/memory.h).
 static STACK_SHIFT: AtomicU32 = AtomicU32::new(14);
 
 /// Kernel stacks are those of a kernel with base pages of this size.

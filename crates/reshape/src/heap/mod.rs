@@ -194,6 +194,8 @@ impl Anew {
             | Event::Invlpg { .. }
             | Event::Tick
             | Event::Resume
+            | Event::Pause
+            | Event::Continue { .. }
             | Event::Frames { .. }
             | Event::Lost { .. } => {}
         }

@@ -331,7 +331,7 @@ impl Cut {
         match event {
             Event::Switch { pid, tid } => self.acting = (pid, tid),
             // A cut before this one ended here: what it left out is left out again.
-            Event::Tick | Event::Invlpg { .. } | Event::Resume => {}
+            Event::Tick | Event::Invlpg { .. } | Event::Resume | Event::Pause | Event::Continue { .. } => {}
             _ => {
                 self.write_actor(self.acting, kept);
                 uses.into_iter().for_each(|(va, access)| kept.push_use(va, access));

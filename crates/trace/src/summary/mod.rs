@@ -41,6 +41,8 @@ pub struct Summary {
     /// Bytes of the pages that were in use at the cut; nothing else here is of what came before it, but for events and
     /// mappings.
     pub used_before_bytes: Option<u64>,
+    /// Instructions that a recording in intervals left out between them.
+    pub left_out: u64,
     /// Instructions retired.
     pub instructions: u64,
     /// Fetches, loads and stores.
@@ -151,6 +153,11 @@ impl Walk {
                             sum.used_before_bytes = Some(self.spaces.count_anew() * BASE_BYTES);
                             self.acted.clear();
                         }
+                        Event::Pause => self.is_before = true,
+                        Event::Continue { left_out } => {
+                            self.is_before = false;
+                            sum.left_out = sum.left_out.saturating_add(*left_out);
+                        }
                         Event::Lost { what } => {
                             self.lost += 1;
                             if sum.warnings.len() < MAX_WARNINGS {
@@ -206,6 +213,8 @@ fn name(event: &Event) -> &'static str {
         Event::Invlpg { .. } => "invlpg",
         Event::Tick => "tick",
         Event::Resume => "resume",
+        Event::Pause => "pause",
+        Event::Continue { .. } => "continue",
         Event::Lost { .. } => "lost",
         Event::Image { .. } => "image",
         Event::Malloc { .. } => "malloc",

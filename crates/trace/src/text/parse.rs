@@ -9,7 +9,7 @@ use crate::{Advice, Backing, Batch, Event, ImageSegment, MALLOC_ALIGN, MapFlags,
 use mmulab_addr::{PageOrder, PhysAddr, Pid, Tid, parse_bytes};
 
 /// Every word that begins an event.
-const WORDS: [&str; 29] = [
+const WORDS: [&str; 31] = [
     "code",
     "warp",
     "pin",
@@ -38,6 +38,8 @@ const WORDS: [&str; 29] = [
     "invlpg",
     "tick",
     "resume",
+    "pause",
+    "continue",
     "lost",
 ];
 
@@ -125,6 +127,8 @@ pub(super) fn take_line(line: &str, acting: &mut Acting, batch: &mut Batch) -> R
         "invlpg" => Event::Invlpg { addr: words.address()? },
         "tick" => Event::Tick,
         "resume" => Event::Resume,
+        "pause" => Event::Pause,
+        "continue" => Event::Continue { left_out: words.number("a number of instructions")? },
         "lost" => Event::Lost { what: words.text("what was lost")? },
         other => {
             let near = WORDS.iter().map(|w| (strsim::damerau_levenshtein(other, w), w)).min();

@@ -59,6 +59,8 @@ pub fn line_of_event(event: &Event) -> String {
         Event::Invlpg { addr } => format!("invlpg {addr}"),
         Event::Tick => "tick".into(),
         Event::Resume => "resume".into(),
+        Event::Pause => "pause".into(),
+        Event::Continue { left_out } => format!("continue {left_out}"),
         Event::Lost { what } => format!("lost {}", escaped(what)),
     }
 }

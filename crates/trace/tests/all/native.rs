@@ -94,6 +94,8 @@ fn event() -> impl Strategy<Value = Event> {
             Event::Image { path: "/x".into(), segments: vec![segment; 2] }
         }
         10 => Event::Resume,
+        15 => Event::Pause,
+        16 => Event::Continue { left_out: len },
         14 => Event::Prctl { daemon: len % 2 == 0 },
         12 => Event::Name { addr, len, name: "table_new (\"ü\".c:42)".into() },
         13 => Event::Name { addr, len, name: "".into() },

@@ -94,6 +94,8 @@ fn event() -> impl Strategy<Value = Event> {
         va().prop_map(|addr| Event::Invlpg { addr }),
         Just(Event::Tick),
         Just(Event::Resume),
+        Just(Event::Pause),
+        any::<u64>().prop_map(|left_out| Event::Continue { left_out }),
         text().prop_map(|what| Event::Lost { what }),
     ]
 }
