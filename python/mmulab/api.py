@@ -125,11 +125,13 @@ def record(
     *,
     fixed_layout: bool = False,
     max_instructions: int | None = None,
+    intervals: tuple[int, int] | None = None,
     env: dict[str, str] | None = None,
 ) -> Trace:
     """Runs a program under QEMU and records it to `output`, as `mmulab record` does.
 
-    `fixed_layout`: without address randomisation, so that recordings repeat. Raises Failure if the program fails.
+    `fixed_layout`: without address randomisation, so that recordings repeat. `intervals`: how many of how many
+    instructions are recorded, if not all. Raises Failure if the program fails.
     """
     if not command or shutil.which(command[0]) is None:
         raise UserError(
@@ -143,6 +145,7 @@ def record(
             "fixed_layout": fixed_layout,
             "env": [list(pair) for pair in (env or {}).items()],
             **({} if max_instructions is None else {"max_instructions": max_instructions}),
+            **({} if intervals is None else {"intervals": {"length": intervals[0], "every": intervals[1]}}),
         }
     )
     status = int(found.get("exit_status") or 0)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import Bench, Cli
 
+from mmulab import engine
+
 # Ends with the page size that the system told it (AT_PAGESZ), in units of 4 KB, as its exit status.
 CODE = (
     0xF94003E0,  # ldr x0, [sp]              the number of arguments
@@ -90,3 +92,30 @@ def test_whole_systems_have_the_pages_of_their_kernel(cli: Cli) -> None:
     ran = cli("record", "--system", "--page-size", "64K", "--", "true")
     assert ran.code == 2
     assert "--page-size does not apply to a whole system" in ran.err
+
+
+def test_a_machine_whose_tlbs_hold_no_base_page_is_refused(cli: Cli) -> None:
+    ran = cli("run", "neoverse-n1", "--trace", WORDS, "--set", "table.kind=armv8-16k")
+    assert ran.code == 2
+    assert "no TLB holds pages of 16K" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("host", "guest", "levels"), [("-64k", "armv8-4k", 4), ("-16k", "armv8-64k", 3), ("-64k", "armv8-16k", 4)]
+)
+def test_guest_and_host_may_have_different_base_pages(host: str, guest: str, levels: int) -> None:
+    """An entry is of the smaller page, and every walk finds the host's frame (`check`)."""
+    sets = ("virtual.memory.size=1G", f"virtual.table.kind={guest}", f"virtual.table.levels={levels}")
+    job = engine.Job(f"neoverse-n1{host}", "linux-4k", sets, "linux-4k")
+    options = engine.Options(check="translations")
+    result = engine.run("gen:gups?footprint=16M&updates=4000", [job], options).results[0].data
+    assert result["complete"]
+    assert result["counts"]["tlb"]["l1d"]["hits"] > 0
+
+
+def test_a_study_leaves_out_policies_that_the_page_table_is_not_for(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.mmtx").write_text("mmap 0x40000000 4M rw anon\nw 0x40000000\nw 0x40200000\n", "utf-8")
+    ran = cli("study", "a.mmtx", "--machines", "neoverse-n1-64k", "--out", "out")
+    assert ran.code == 0
+    assert "linux-code-remap left out" in ran.err
+    assert any("hugetlb-2m" in path.name for path in (tmp_path / "out").rglob("*"))

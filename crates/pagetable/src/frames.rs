@@ -4,9 +4,9 @@ use mmulab_addr::{PageOrder, Pfn};
 
 /// Where tables get their frames.
 pub trait TableFrames {
-    /// A base frame for a table; `None` when there is none.
+    /// The frames of a table, as many as a base page has, aligned; `None` when there are none.
     fn take(&mut self) -> Option<Pfn>;
-    /// A frame a table no longer needs.
+    /// Those of a table that is no longer needed, by the first.
     fn give_back(&mut self, pfn: Pfn);
     /// An aligned block of `order`, for tables that are larger than a frame; `None` when there is none. Who hands out
     /// no blocks need not say so: tables do without.

@@ -128,6 +128,9 @@ def study(
     options = options_of(others, touched=True, profile=True, code_windows=True)
     isa = None if machines and not files else _isa(trace, program, others)
     plan = Plan.make(trace or "", machines, policies, sets, options, isa, files)
+    unfit = [name for name in DEFAULT_POLICIES if policies is None and name not in plan.policies]
+    if unfit:
+        console.warn(f"{', '.join(unfit)} left out: not for the page table of each machine")
     resolved = plan.resolved()  # before anything is recorded: a wrong name should not cost a recording
     replaces = refuse_loss(out, resolved, replace)
     directory = choose(out, _name(trace, program))

@@ -35,12 +35,12 @@ class Plan:
         isa: str | None = None,
         files: bool = False,
     ) -> "Plan":
-        """A plan out of what the user gave: `all` means all there are; of policies, all that each machine can run. The
-        baseline is always among the policies. `isa`: the program's instruction set, for the machines if none are
-        named. `files`: also the policies for code that are on request."""
+        """A plan out of what the user gave: `all` means all there are. Of policies, that and the default mean those
+        that each machine can run. The baseline is always among the policies. `isa`: the program's instruction set, for
+        the machines if none are named. `files`: also the policies for code that are on request."""
         chosen = _all(machines, engine.machines, defaults.machines(isa))
         under = _all(policies, engine.policies, DEFAULT_POLICIES)
-        if policies == ("all",):
+        if policies in (None, ("all",)):
             under = tuple(policy for policy in under if all(_can_run(machine, policy) for machine in chosen))
         if files:
             more = [policy for policy in (code.REMAP, *code.on_request(isa)) if policy not in under]
@@ -94,12 +94,16 @@ def _refuse_equal_names(what: str, given: int, names: set[str]) -> None:
         )
 
 
+# Of a policy that the machine's page table is not for, its refusal says one of these.
+_UNFIT = ("contiguous.bit", "works with base pages of 4K only")
+
+
 def _can_run(machine: str, policy: str) -> bool:
-    """Whether the machine's page table has what the policy sets: entries with a contiguous bit."""
+    """Whether the policy is for the machine's page table: for its entries, or for base pages of 4K."""
     try:
         engine.resolve(engine.Job(machine, policy))
     except UserError as error:
-        if "contiguous.bit" not in str(error):
+        if not any(reason in str(error) for reason in _UNFIT):
             raise
         return False
     return True

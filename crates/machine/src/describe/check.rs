@@ -38,6 +38,7 @@ pub(super) fn check(machine: &MachineDesc) -> Result<(), DescribeError> {
         targets.check().or_else(bad)?;
     }
     perf_events(machine)?;
+    base_pages(machine).or_else(bad)?;
     if machine.gpu.is_some()
         && let Some(holding) = machine.tlb.iter().find(|array| array.hold.is_some())
     {
@@ -88,6 +89,23 @@ pub(super) fn walk_caches(machine: &MachineDesc) -> Result<(), String> {
         return Err("hash_cycles is for page tables found by hashing: leave it out, or set table.kind".into());
     }
     Ok(())
+}
+
+/// Whether some TLB holds the pages of a table whose base pages are larger than 4 KiB. If none does, all references
+/// walk.
+fn base_pages(machine: &MachineDesc) -> Result<(), String> {
+    let tables = [Some(&machine.table), machine.guest.as_ref().map(|guest| &guest.table)];
+    // In a virtual machine, an entry is of the smaller page.
+    let Some(base) = tables.into_iter().flatten().map(|table| table.base()).min() else { return Ok(()) };
+    let are_held = machine.tlb.is_empty() || machine.tlb.iter().any(|array| array.sizes.contains(&base));
+    if are_held || tables.into_iter().flatten().all(|table| table.base() == PageOrder::P4K) {
+        return Ok(());
+    }
+    Err(format!(
+        "no TLB holds pages of {base}, which are the base pages of its page table ({}): add \"{base}\" to the sizes of \
+         its TLBs",
+        machine.table.kind.name()
+    ))
 }
 
 /// Refuses events that cannot be.
