@@ -82,10 +82,16 @@ def add_up(lines: list[Line], machine: dict[str, Any]) -> dict[str, int]:
             sums[f"arrays.{filled['array']}.fills"] += 1
         for fault in line["fault"]:
             sums[f"kernel.faults.{fault['kind']}"] += 1
-            sums["kernel.huge_faults"] += fault["size"] != "4K"
+            sums["kernel.huge_faults"] += fault["size"] != base_page(machine)
         for event in line["events"]:
             add_event(sums, event)
     return dict(sums)
+
+
+def base_page(machine: dict[str, Any]) -> str:
+    """The size of the kernel's base page: Arm's page tables with larger granules state it in their name."""
+    kind = str(machine["table"]["kind"])
+    return {"armv8-16k": "16K", "armv8-64k": "64K"}.get(kind, "4K")
 
 
 def search_cycles(walk: list[Line], machine: dict[str, Any], walk_caches: set[str]) -> int:

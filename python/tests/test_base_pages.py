@@ -8,6 +8,7 @@ import pytest
 from conftest import Bench, Cli
 
 from mmulab import engine
+from mmulab.study.plan import Plan
 
 # Ends with the page size that the system told it (AT_PAGESZ), in units of 4 KB, as its exit status.
 CODE = (
@@ -119,3 +120,10 @@ def test_a_study_leaves_out_policies_that_the_page_table_is_not_for(cli: Cli, tm
     assert ran.code == 0
     assert "linux-code-remap left out" in ran.err
     assert any("hugetlb-2m" in path.name for path in (tmp_path / "out").rglob("*"))
+
+
+def test_all_machines_of_a_study_have_base_pages_of_4k() -> None:
+    """Few programs are recorded for larger ones, and few policies run there: who wants them names them."""
+    named = engine.machines()
+    chosen = Plan.make(WORDS, ("all",), None, (), engine.Options()).machines
+    assert {str(one["name"]) for one in named} - set(chosen) == {"neoverse-n1-16k", "neoverse-n1-64k"}

@@ -54,6 +54,8 @@ def test_all_policies_of_a_study_are_those_that_its_machines_can_run() -> None:
     everywhere = under("neoverse-n1", "skylake-e3-1240v5")
     assert "contiguous-bit" not in everywhere
     assert {"coalapaging", "linux-4k"} <= set(everywhere)
+    # Entries of 64K, or of 1G, are no huge pages of a table with base pages of 64K.
+    assert set(under("neoverse-n1-64k")) == {"hugetlb-2m", "linux-4k", "linux-kswapd", "linux-thp", "linux-thp-madvise"}
 
 
 # Table II of paper 3, row by row: transparent, sizes of faults, of translations and of promotions.

@@ -52,8 +52,8 @@ class TakesTraceOrProgram(TakesProgram):
 @click.option(
     "--machines",
     type=Names(),
-    help="Names or TOML files, or 'all'. Default: this computer's kind of processor and others of the program's "
-    "instruction set, four at most.",
+    help="Names or TOML files, or 'all' with base pages of 4 KB. Default: this computer's kind of processor and others "
+    "of the program's instruction set, four at most.",
     shell_complete=completion.machines,
 )
 @click.option(

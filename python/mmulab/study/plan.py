@@ -35,10 +35,14 @@ class Plan:
         isa: str | None = None,
         files: bool = False,
     ) -> "Plan":
-        """A plan out of what the user gave: `all` means all there are. Of policies, that and the default mean those
-        that each machine can run. The baseline is always among the policies. `isa`: the program's instruction set, for
-        the machines if none are named. `files`: also the policies for code that are on request."""
+        """A plan out of what the user gave: `all` means all there are. Of machines, all with base pages of 4 KB. Of
+        policies, that and the default mean those that each machine can run. The baseline is always among the policies.
+        `isa`: the program's instruction set, for the machines if none are named. `files`: also the policies for code
+        that are on request."""
         chosen = _all(machines, engine.machines, defaults.machines(isa))
+        if machines == ("all",):
+            # Only programs recorded for larger base pages run there, and few policies.
+            chosen = tuple(name for name in chosen if not has_larger_base_pages(name))
         under = _all(policies, engine.policies, DEFAULT_POLICIES)
         if policies in (None, ("all",)):
             under = tuple(policy for policy in under if all(_can_run(machine, policy) for machine in chosen))
@@ -95,11 +99,24 @@ def _refuse_equal_names(what: str, given: int, names: set[str]) -> None:
 
 
 # Of a policy that the machine's page table is not for, its refusal says one of these.
-_UNFIT = ("contiguous.bit", "works with base pages of 4K only")
+_UNFIT = (
+    "contiguous.bit",
+    "works with base pages of 4K only",
+    "is not larger than the machine's base page",
+    "page table has no huge page of",
+)
+# Page tables whose base pages are larger than 4 KB.
+_LARGER_BASE_PAGES = ("armv8-16k", "armv8-64k")
+
+
+def has_larger_base_pages(machine: str) -> bool:
+    """Whether the machine's kernel has base pages larger than 4 KB."""
+    table = engine.resolve(engine.Job(machine, BASELINE))["machine"]["table"]
+    return table["kind"] in _LARGER_BASE_PAGES
 
 
 def _can_run(machine: str, policy: str) -> bool:
-    """Whether the policy is for the machine's page table: for its entries, or for base pages of 4K."""
+    """Whether the policy is for the machine's page table: for its entries, its base pages and its huge pages."""
     try:
         engine.resolve(engine.Job(machine, policy))
     except UserError as error:
