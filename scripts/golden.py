@@ -24,8 +24,10 @@ GPU = "gpu-mix-baseline"
 # Instructions of each run: enough for promotions, walks of all kinds and full arrays, and a fraction of a second.
 INSTRUCTIONS = 150_000
 HEAD = "# Written by scripts/golden.py --write: trace, machine, policy, what else, and a hash of the result.\n"
-# Of a result, what is no result: which mmulab made it.
-ASIDE = ("version",)
+# Of a result, what is no result: which mmulab made it, and the list of what its descriptions assume.
+ASIDE = ("version", "assumptions")
+# Of the machine and the policy in it, what people read: better words change no result.
+PROSE = ("title", "description", "source", "assumed")
 _DATA = "tests/data"
 _GUPS = "gen:gups?footprint=128M&updates=20k"
 
@@ -95,9 +97,10 @@ def runs() -> Iterator[tuple[Trace, engine.Job]]:
 
 
 def _rounded(value: Any) -> Any:
-    """With nine digits of each fraction: the last ones of a logarithm are the processor's and the C library's."""
+    """Without prose, and with nine digits of each fraction: the last ones of a logarithm are the processor's and the
+    C library's."""
     if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
+        return {key: _rounded(inner) for key, inner in value.items() if key not in PROSE}
     if isinstance(value, list):
         return [_rounded(inner) for inner in value]
     return float(f"{value:.9g}") if isinstance(value, float) else value
