@@ -145,7 +145,7 @@ def record(
             "fixed_layout": fixed_layout,
             "env": [list(pair) for pair in (env or {}).items()],
             **({} if max_instructions is None else {"max_instructions": max_instructions}),
-            **({} if intervals is None else {"intervals": {"length": intervals[0], "every": intervals[1]}}),
+            "intervals": intervals,
         }
     )
     status = int(found.get("exit_status") or 0)

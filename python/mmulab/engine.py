@@ -376,7 +376,10 @@ def trace_copy(
 
 
 def record(spec: Json, progress: ProgressCallback | None = None) -> Json:
-    """Records a program."""
+    """Records a program. `intervals`, if it is to be recorded in such: how many of how many instructions."""
+    if spec.get("intervals"):
+        length, every = spec["intervals"]
+        spec = {**spec, "intervals": {"length": length, "every": every}}
     return cast(Json, json.loads(_core.record(json.dumps(spec), _as_json(progress))))
 
 

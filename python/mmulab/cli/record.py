@@ -264,15 +264,13 @@ def make_recording(
         raise UserError(f"{plugin}: the recorder's plugin is not there\nhint: build it with `make build`")
     if not output.parent.is_dir():
         raise UserError(f"{output.parent}: no such directory\nhint: create it, or choose another with -o")
-    intervals = taken.get("intervals")
-    wanted = {key: taken.get(key) for key in ("skip", "isa", "cpu", "qemu", "page_size")}
+    wanted = {key: taken.get(key) for key in ("skip", "intervals", "isa", "cpu", "qemu", "page_size")}
     spec = {
         "output": str(output),
         "command": program,
         "plugin": str(plugin),
         "fixed_layout": bool(taken.get("fixed_layout")),
         "max_instructions": max_instructions,
-        "intervals": intervals and {"length": intervals[0], "every": intervals[1]},
         "env": [list(pair) for pair in taken.get("env") or ()],
         "heap": str(paths.heap_library()) if taken.get("heap") else None,
         "sites": str(paths.sites_library()) if taken.get("sites") else None,
@@ -331,7 +329,7 @@ def tell(found: dict[str, Any], output: Path, replaces: str = "") -> None:
 @click.option(
     "--intervals",
     type=Intervals(),
-    help="Record so many of so many instructions, such as 10M/500M; in between, only the pages in use.",
+    help="Record the first LENGTH of every EVERY instructions, such as 10M/500M; of the rest, only the pages in use.",
 )
 @record_options
 @system_options

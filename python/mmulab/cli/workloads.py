@@ -204,7 +204,9 @@ def _mixed(recipe: Recipe) -> list[tuple[str, str]]:
 @_SET
 @click.option("--skip", type=Count(), help="Begin after this many instructions. Default: the recipe's.")
 @click.option("--max-instructions", type=Count(), help="Stop when this many are recorded. Default: the recipe's.")
-@click.option("--intervals", type=Intervals(), help="Record so many of so many instructions, such as 10M/500M.")
+@click.option(
+    "--intervals", type=Intervals(), help="Record the first LENGTH of every EVERY instructions, such as 10M/500M."
+)
 @click.option("--fixed-layout", is_flag=True, help="Turn address randomisation off, so that recordings repeat.")
 @click.option("--heap", is_flag=True, help="Also record what the program asks of its allocator.")
 @_recording

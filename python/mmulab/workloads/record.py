@@ -150,7 +150,7 @@ def _spec(place: Place, wanted: Json, trace: Path, skip: int, limit: int, option
         "plugin": str(plugin),
         "max_instructions": limit,
         "skip": skip,
-        "intervals": options.intervals and {"length": options.intervals[0], "every": options.intervals[1]},
+        "intervals": options.intervals,
         "fixed_layout": options.fixed_layout,
         "env": [list(pair) for pair in env.items()],
         "heap": str(place.directory / paths.heap_library().name) if options.heap else None,
