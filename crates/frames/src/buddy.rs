@@ -72,6 +72,24 @@ impl Buddy {
         self.lists.blocks(Self::list(order, mobility))
     }
 
+    /// The free blocks that begin among the `frames` from `first` on, in order: first frame and frames.
+    pub fn free_within(&self, first: u32, frames: u64) -> impl Iterator<Item = (u64, u64)> {
+        let (mut pfn, end) = (u64::from(first), u64::from(first) + frames);
+        std::iter::from_fn(move || {
+            while pfn < end {
+                let at = pfn;
+                match self.lists.of(pfn as u32).map(|list| 1 << (list / Mobility::COUNT)) {
+                    Some(size) => {
+                        pfn += size;
+                        return Some((at, size));
+                    }
+                    None => pfn += 1,
+                }
+            }
+            None
+        })
+    }
+
     /// Frees the frames `from..to` as boot does: the largest aligned blocks, in ascending order, at the tails
     /// (`__free_pages_core` with FPI_TO_TAIL).
     pub fn free_range(&mut self, mut from: u32, to: u32) {
@@ -264,17 +282,23 @@ impl Buddy {
         out
     }
 
+    /// The movable free block that holds the block of `order` at `pfn`, and its order.
+    fn holder(&self, pfn: u32, order: u8) -> Option<(u32, u8)> {
+        let holders = (order..=self.max_order).map(|o| (pfn & !((1 << o) - 1), o));
+        let holder = holders.into_iter().find(|&(start, o)| self.is_free(start, o));
+        holder.filter(|&(start, o)| self.lists.of(start) == Some(Self::list(o, Mobility::Movable)))
+    }
+
+    /// Whether [`Self::take_at`] can take a block.
+    pub fn can_take_at(&self, pfn: u32, order: u8) -> bool {
+        self.holder(pfn, order).is_some()
+    }
+
     /// Takes the block of `order` at `pfn` out of the movable free block that holds it. The other parts go to the tails
     /// of their lists. False if the block is not free.
     pub fn take_at(&mut self, pfn: u32, order: u8, counts: &mut FrameCounts) -> bool {
-        let holder = (order..=self.max_order).map(|o| (pfn & !((1 << o) - 1), o));
-        let Some((mut start, from)) = holder.into_iter().find(|&(start, o)| self.is_free(start, o)) else {
-            return false;
-        };
+        let Some((mut start, from)) = self.holder(pfn, order) else { return false };
         let movable = |order| Self::list(order, Mobility::Movable);
-        if self.lists.of(start) != Some(movable(from)) {
-            return false;
-        }
         self.lists.remove(start);
         for half in (order..from).rev() {
             let upper = start + (1 << half);

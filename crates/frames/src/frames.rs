@@ -104,7 +104,8 @@ impl Frames {
                     held.into_iter().for_each(|(from, to)| occupants.add(from, to));
                     for block in 0..(total as u32).div_ceil(1 << BLOCK_ORDER) {
                         let (from, to) = (block << BLOCK_ORDER, (block + 1) << BLOCK_ORDER);
-                        buddy.own(block as usize, Mobility::Movable, occupants.within(from, to) as u16);
+                        let movable = occupants.within(from, to).map(|(start, end)| (end - start) as u16).sum();
+                        buddy.own(block as usize, Mobility::Movable, movable);
                     }
                 }
                 buddy.expect(runs.len());
@@ -150,9 +151,10 @@ impl Frames {
         self.occupants.contains(pfn.0 as u32)
     }
 
-    /// How many of the `frames` from `pfn` on hold such pages.
-    pub fn occupants(&self, pfn: Pfn, frames: u64) -> u64 {
-        self.occupants.within(pfn.0 as u32, (pfn.0 + frames) as u32)
+    /// The runs of frames with such pages among the `frames` from `pfn` on, in order.
+    pub fn occupants(&self, pfn: Pfn, frames: u64) -> impl Iterator<Item = (Pfn, u64)> {
+        let runs = self.occupants.within(pfn.0 as u32, (pfn.0 + frames) as u32);
+        runs.map(|(start, end)| (Pfn(start.into()), u64::from(end - start)))
     }
 
     /// Such a page has been moved from the frame `old` to the frame `new`, which was taken for it. Who frees `old` is
@@ -199,6 +201,14 @@ impl Frames {
                 let is_there = pfn.0 < self.total && pfn.0.is_multiple_of(order.base_pages());
                 is_there && linux.buddy.take_at(pfn.0 as u32, order.get(), &mut self.counts)
             }
+            Kind::Freebsd(_) => false,
+        }
+    }
+
+    /// Whether [`Self::take_at`] can take a block.
+    pub fn can_take_at(&self, pfn: Pfn, order: PageOrder) -> bool {
+        match &self.kind {
+            Kind::Linux(linux) => pfn.0 < self.total && linux.buddy.can_take_at(pfn.0 as u32, order.get()),
             Kind::Freebsd(_) => false,
         }
     }
@@ -376,21 +386,15 @@ impl Frames {
         }
     }
 
-    /// Free frames of each aligned region of `order`, per-CPU lists left out; a region that ends beyond memory is left
-    /// out. Nothing where the allocator has no compaction (FreeBSD's).
-    pub fn free_by_region(&self, order: PageOrder) -> Vec<u64> {
-        let Kind::Linux(linux) = &self.kind else { return Vec::new() };
-        let mut free = vec![0; (self.total >> order.get()) as usize];
-        for size in 0..=self.max_order() {
-            for mobility in Mobility::ALL {
-                for pfn in linux.buddy.blocks(size, mobility) {
-                    if let Some(region) = free.get_mut((pfn >> order.get()) as usize) {
-                        *region += 1 << size;
-                    }
-                }
-            }
-        }
-        free
+    /// The free blocks that begin in the aligned region of `order` from `first` on, in order, each with its frames.
+    /// Per-CPU lists are left out. None where the allocator has no compaction (FreeBSD's).
+    pub fn free_within(&self, first: Pfn, order: PageOrder) -> impl Iterator<Item = (Pfn, u64)> {
+        let buddy = match &self.kind {
+            Kind::Linux(linux) => Some(&linux.buddy),
+            Kind::Freebsd(_) => None,
+        };
+        let blocks = buddy.into_iter().flat_map(move |buddy| buddy.free_within(first.0 as u32, order.base_pages()));
+        blocks.map(|(pfn, frames)| (Pfn(pfn), frames))
     }
 
     /// The share of free memory that lies in blocks too small for `order`. It is the unusable free space index of

@@ -14,11 +14,11 @@ impl Occupants {
         self.0.range(..=pfn).next_back().is_some_and(|(_, &end)| pfn < end)
     }
 
-    /// How many of the frames from `from` up to `to` are theirs.
-    pub fn within(&self, from: u32, to: u32) -> u64 {
+    /// Their runs among the frames from `from` up to `to`, in order.
+    pub fn within(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> {
         let before = self.0.range(..from).next_back();
         let runs = before.into_iter().chain(self.0.range(from..to));
-        runs.map(|(&start, &end)| u64::from(end.min(to).saturating_sub(start.max(from)))).sum()
+        runs.map(move |(&start, &end)| (start.max(from), end.min(to))).filter(|(start, end)| start < end)
     }
 
     /// The frames from `from` up to `to` become theirs; none of them is yet.
@@ -83,9 +83,11 @@ mod tests {
                 }
             }
             prop_assert!((0..256).all(|pfn| runs.contains(pfn) == set.contains(&pfn)));
-            prop_assert_eq!(runs.within(0, 256), set.len() as u64);
             let (from, to) = (from.min(to), from.max(to));
-            prop_assert_eq!(runs.within(from, to), set.range(from..to).count() as u64);
+            for (from, to) in [(0, 256), (from, to)] {
+                let within: Vec<u32> = runs.within(from, to).flat_map(|(start, end)| start..end).collect();
+                prop_assert_eq!(within, set.range(from..to).copied().collect::<Vec<_>>());
+            }
             let touching = runs.0.iter().zip(runs.0.iter().skip(1)).any(|(a, b)| *a.1 >= *b.0);
             prop_assert!(!touching);
         }

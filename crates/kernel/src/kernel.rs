@@ -370,9 +370,9 @@ impl Kernel {
             Table::new(&self.table, mem, &mut self.shared.memory).map_err(|e| KernelError::Table(e.to_string()))?;
         self.serials += 1;
         let program = program.unwrap_or_else(|| self.shared.regions.program(pid, &"".into()));
-        let mut space = AddressSpace::new(self.serials, pid, table, program, self.shared.limits.contiguous);
-        space.is_switched_on = self.manager.switched_on_at_start().is_some_and(|pids| pids.contains(&pid.0));
         let slot = self.spaces.iter().position(Option::is_none).unwrap_or(self.spaces.len());
+        let mut space = AddressSpace::new((self.serials, slot), pid, table, program, self.shared.limits.contiguous);
+        space.is_switched_on = self.manager.switched_on_at_start().is_some_and(|pids| pids.contains(&pid.0));
         if slot == self.spaces.len() {
             self.spaces.push(None);
         }

@@ -328,6 +328,26 @@ impl<F: TableFormat> Tables for Radix<F> {
         }
     }
 
+    /// One walk to the first entry: the others lie behind it.
+    fn row(&self, mem: &PhysMem, vpn: Vpn, order: PageOrder, found: &mut [Option<Leaf>]) -> usize {
+        let mut step = self.format.start(self.root(), vpn.addr());
+        while step.covers > order {
+            match self.format.next(mem.read(step.entry), step, vpn.addr()) {
+                Next::Table(below) => step = below,
+                Next::Leaf(_) | Next::NotPresent => return 1,
+            }
+        }
+        for (i, place) in (0..).zip(found.iter_mut()) {
+            let at = Step { entry: entry(step, i), ..step };
+            let va = Vpn(vpn.0 + i * order.base_pages()).addr();
+            match self.format.next(mem.read(at.entry), at, va) {
+                Next::Leaf(leaf) if leaf.order == order => *place = Some(self.marked(mem, at, leaf)),
+                Next::Leaf(_) | Next::Table(_) | Next::NotPresent => return i as usize + 1,
+            }
+        }
+        found.len()
+    }
+
     fn find(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Path, Leaf)> {
         match self.descend(mem, vpn) {
             (path, Next::Leaf(leaf)) => {

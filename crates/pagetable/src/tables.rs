@@ -80,6 +80,19 @@ pub trait Tables: Sized {
     /// The mapping at `vpn`.
     fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe;
 
+    /// The pages of `order` from `vpn` on, as many as `found` has room for, up to the first that is not there or has
+    /// another size. `vpn` is aligned to the memory of them all. Returns how many places were looked at, the last one
+    /// included.
+    fn row(&self, mem: &PhysMem, vpn: Vpn, order: PageOrder, found: &mut [Option<Leaf>]) -> usize {
+        for (i, place) in found.iter_mut().enumerate() {
+            match self.probe(mem, Vpn(vpn.0 + i as u64 * order.base_pages())) {
+                Probe::Leaf(leaf) if leaf.order == order => *place = Some(leaf),
+                Probe::Leaf(_) | Probe::Hole(_) => return i + 1,
+            }
+        }
+        found.len()
+    }
+
     /// The page that holds `vpn`. Its accessed and dirty bits are those of any of its entries.
     fn find(&self, mem: &PhysMem, vpn: Vpn) -> Option<(Self::Place, Leaf)>;
 

@@ -135,7 +135,7 @@ fn claim_s2_033_the_fragmentation_tool_reaches_its_target() {
 /// All that is neither free nor reserved is held by pages that can move, or by none; free memory is the same.
 #[test]
 fn what_holds_memory_can_move_or_not() {
-    let all = |f: &Frames| f.occupants(Pfn(0), f.total_frames());
+    let all = |f: &Frames| f.occupants(Pfn(0), f.total_frames()).map(|run| run.1).sum::<u64>();
     let kinds: [&dyn Fn(HeldPages) -> Fragment; 3] =
         [&|held| fmfi(0.99, "256M", held), &|held| memhog(60.0, "2M", None, held), &|held| {
             memhog(50.0, "4K", Some("512M"), held)

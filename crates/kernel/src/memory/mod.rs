@@ -1,6 +1,7 @@
 //! The kernel's hold on physical memory: the allocator, the users of each frame, the page cache, the hugetlb pool.
 
 pub(crate) mod cache;
+pub(crate) mod last_place;
 pub(crate) mod objects;
 pub(crate) mod pages;
 pub(crate) mod reservations;
@@ -9,6 +10,7 @@ pub(crate) mod shared_tables;
 mod tables;
 
 use crate::memory::cache::{Cache, ObjectId};
+use crate::memory::last_place::LastPlaces;
 use crate::memory::objects::Objects;
 use crate::memory::pages::{Page, Pages, Use};
 use crate::memory::reservations::Reservations;
@@ -49,6 +51,8 @@ pub struct Memory {
     pub huge: PageOrder,
     pub frames: Frames,
     pub pages: Pages,
+    /// Where each frame was mapped last.
+    pub(crate) last_places: LastPlaces,
     pub cache: Cache,
     pub pool: Option<Pool>,
     /// Reservations, if the placement part makes any.
@@ -100,6 +104,7 @@ impl Memory {
             huge: format.huge(),
             frames,
             pages: Pages::new(total_frames),
+            last_places: LastPlaces::new(total_frames),
             cache: Cache::default(),
             pool: None,
             reservations: Reservations::default(),

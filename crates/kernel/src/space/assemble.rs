@@ -12,7 +12,8 @@
 //! Only misplaced pages move. If a page in the way cannot move, the attempt ends before any page has moved. The same
 //! work on a block that is wholly free moves every page: the fallback.
 
-use super::migration::{At, Migration, ReverseMap};
+use super::finder::{Finder, Users};
+use super::migration::{At, Migration};
 use super::system::SystemCx;
 use super::vma::Vma;
 use super::{AddressSpace, Cx, Found, Gather};
@@ -22,7 +23,8 @@ use crate::{FaultError, Note, WorkKind};
 use mmulab_addr::{BASE_BYTES, BASE_SHIFT, PageOrder, Pfn, VirtAddr};
 use mmulab_frames::Mobility;
 use mmulab_pagetable::Leaf;
-use std::collections::{BTreeMap, BTreeSet};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
 
 /// A range that is to become one translation.
 #[derive(Clone, Debug)]
@@ -51,11 +53,8 @@ struct Piece {
 /// The pieces of a range.
 pub(crate) struct Survey(Vec<Piece>);
 
-/// A page in the way of a range: its size, and where it is mapped.
-type InTheWay<'a> = (PageOrder, &'a [(Pfn, At)]);
-
 /// Frames that were taken for the pages of a range.
-type Claimed = BTreeSet<Pfn>;
+type Claimed = FxHashSet<Pfn>;
 
 impl Range {
     fn pages(&self) -> u64 {
@@ -153,7 +152,7 @@ impl Range {
             return Ok(Err(Refusal::CoalaShared));
         }
         let mut migration = Migration::new(system);
-        let mut claimed = Claimed::new();
+        let mut claimed = Claimed::default();
         let occupied = self.claim(system, &survey, head, &mut claimed);
         let made_room = self.make_room(system, &occupied, &mut claimed, &mut migration);
         if !occupied.is_empty() && made_room.is_ok() {
@@ -251,21 +250,21 @@ impl Range {
         if occupied.is_empty() {
             return Ok(());
         }
-        let maps = [ReverseMap::of(system), ReverseMap::of_large(system, PageOrder::P2M)];
-        // Each page once, by its first frame.
-        let mut pages: BTreeMap<Pfn, InTheWay> = BTreeMap::new();
+        let mut finders = [PageOrder::P4K, PageOrder::P2M].map(Finder::new);
+        // Each page once, by its first frame: its size and its users.
+        let mut pages: BTreeMap<Pfn, (PageOrder, Users)> = BTreeMap::new();
         for &pfn in occupied {
-            let large = pfn.align_down(PageOrder::P2M);
-            let found = [(pfn, PageOrder::P4K, &maps[0]), (large, PageOrder::P2M, &maps[1])].into_iter().find_map(
-                |(first, order, map)| map.movable(&system.shared.memory, first).map(|here| (first, order, here)),
-            );
-            let Some((first, order, here)) = found else { return Err(Refusal::CoalaUnmovable) };
-            pages.insert(first, (order, here));
+            let found = finders.iter_mut().find_map(|finder| {
+                let (order, first) = (finder.order(), pfn.align_down(finder.order()));
+                finder.movable(system, first).map(|users| (first, (order, users)))
+            });
+            let Some((first, page)) = found else { return Err(Refusal::CoalaUnmovable) };
+            pages.insert(first, page);
         }
         for (old, (order, here)) in pages {
             let memory = &mut system.shared.memory;
             let new = memory.frames.alloc(order, Mobility::Movable, memory.cpu).ok_or(Refusal::CoalaNoRoom)?;
-            migration.copy_page(system, (old, new), order, here);
+            migration.copy_page(system, (old, new), order, &here);
             claimed.extend((0..order.base_pages()).map(|i| Pfn(old.0 + i)));
             system.shared.counts.events.add(EventKind::CoalaDisplaced, order.base_pages());
         }
@@ -399,7 +398,7 @@ impl Range {
 }
 
 fn is_free(claimed: &Claimed, first: Pfn, order: PageOrder) -> bool {
-    claimed.range(first..Pfn(first.0 + order.base_pages())).count() as u64 == order.base_pages()
+    (0..order.base_pages()).all(|i| claimed.contains(&Pfn(first.0 + i)))
 }
 
 /// The frames are a page's from now on.
@@ -411,7 +410,9 @@ fn take(claimed: &mut Claimed, first: Pfn, order: PageOrder) {
 
 /// Gives back what is left of the frames that were taken.
 fn release(system: &mut SystemCx, claimed: &Claimed) {
-    for &pfn in claimed {
+    let mut left: Vec<Pfn> = claimed.iter().copied().collect();
+    left.sort_unstable();
+    for pfn in left {
         system.shared.memory.frames.free_run(pfn, 1);
     }
 }

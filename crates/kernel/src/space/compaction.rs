@@ -11,7 +11,8 @@
 //! ```
 
 use super::census::Census;
-use super::migration::{Migration, ReverseMap};
+use super::finder::Finder;
+use super::migration::Migration;
 use super::system::SystemCx;
 use crate::report::counts::{EventKind, Refusal};
 use mmulab_addr::{PageOrder, Pfn};
@@ -66,50 +67,46 @@ impl Compaction {
             (self.migrate, self.free) = (0, system.shared.memory.frames.page_blocks());
         }
         let blocks = system.shared.memory.frames.page_blocks();
-        let places = ReverseMap::of(system);
-        let mut large = (order > PageOrder::P2M).then(|| LargePages::of(system, order, &places));
-        let mut room: Vec<Pfn> = Vec::new();
+        let large = (order > PageOrder::P2M).then(|| LargePages::of(system, order));
+        let mut work = Work { small: Finder::new(PageOrder::P4K), large, room: Vec::new() };
         let mut made = false;
         // Whole blocks are room, too, for a block larger than they are: the scanners may meet.
-        while !made && (self.migrate < self.free || large.is_some() && self.migrate < blocks) {
+        while !made && (self.migrate < self.free || work.large.is_some() && self.migrate < blocks) {
             let block = self.migrate;
             if system.shared.memory.frames.is_movable(block) {
-                if let Some(large) = &mut large {
-                    large.empty_block(system, block);
+                if let Some(large) = &mut work.large {
+                    large.empty_block(system, block, &mut work.small);
                 }
-                if !self.empty_block(system, block, &places, large.as_mut(), &mut room) && large.is_none() {
+                if !self.empty_block(system, block, &mut work) && work.large.is_none() {
                     break;
                 }
             }
             self.migrate += 1;
             made = system.shared.memory.frames.has_block(order);
         }
-        for pfn in room {
+        for pfn in work.room {
             system.shared.memory.frames.free_run(pfn, 1);
         }
         made || system.shared.memory.frames.has_block(order)
     }
 
     /// Moves what can be moved out of a page block; false when there is no room left to move it to.
-    fn empty_block(
-        &mut self,
-        system: &mut SystemCx,
-        block: u64,
-        places: &ReverseMap,
-        mut large: Option<&mut LargePages>,
-        room: &mut Vec<Pfn>,
-    ) -> bool {
+    fn empty_block(&mut self, system: &mut SystemCx, block: u64, work: &mut Work) -> bool {
+        let Work { small, large, room } = work;
         let pages = PageOrder::P2M.base_pages();
         let mut migration = Migration::new(system);
         let mut has_room = true;
         for old in (block * pages..(block + 1) * pages).map(Pfn) {
-            let Some(here) = places.movable(&system.shared.memory, old) else { continue };
+            let Some(here) = small.movable(system, old) else { continue };
             while room.is_empty() && self.free > block + 1 {
                 self.free -= 1;
+                if let Some(large) = large {
+                    large.look_if_free(system, self.free, small);
+                }
                 *room = system.shared.memory.frames.isolate(self.free);
             }
             if room.is_empty()
-                && let Some(head) = large.as_mut().and_then(|large| large.take_block(system, block))
+                && let Some(head) = large.as_mut().and_then(|large| large.take_block(system, block, small))
             {
                 room.extend((head.0..head.0 + pages).rev().map(Pfn));
             }
@@ -117,57 +114,77 @@ impl Compaction {
                 has_room = false;
                 break;
             };
-            migration.move_page(system, (old, new), here);
+            migration.move_page(system, (old, new), &here);
+            small.arrived(new);
         }
         migration.finish(system);
         has_room
     }
 }
 
+/// A run of compaction.
+struct Work {
+    /// Finds base pages.
+    small: Finder,
+    /// For a block larger than a page block.
+    large: Option<LargePages>,
+    /// Free frames that were taken to move pages to.
+    room: Vec<Pfn>,
+}
+
 /// The pages of 2 MiB that are moved for blocks larger than they are.
 struct LargePages {
     /// The size of the block that is wanted.
     order: PageOrder,
-    places: ReverseMap,
+    pages: Finder,
+    /// Regions as they were before this run changed them.
     census: Census,
     /// The page block to look for room in next, from above.
     room: u64,
 }
 
 impl LargePages {
-    /// As they are now; `small` knows the base pages.
-    fn of(system: &SystemCx, order: PageOrder, small: &ReverseMap) -> Self {
-        let places = ReverseMap::of_large(system, PageOrder::P2M);
-        let census = Census::of(system, order, &[small, &places]);
-        Self { order, places, census, room: system.shared.memory.frames.page_blocks() }
+    /// As they are now.
+    fn of(system: &SystemCx, order: PageOrder) -> Self {
+        let room = system.shared.memory.frames.page_blocks();
+        Self { order, pages: Finder::new(PageOrder::P2M), census: Census::new(order), room }
+    }
+
+    /// Looks at the region of a page block before frames of the block are taken, if any are free.
+    fn look_if_free(&mut self, system: &SystemCx, block: u64, small: &mut Finder) {
+        let head = Pfn(block << PageOrder::P2M.get());
+        if system.shared.memory.frames.free_within(head, PageOrder::P2M).next().is_some() {
+            self.census.look(system, head, small, &mut self.pages);
+        }
     }
 
     /// Moves the page of 2 MiB that fills a page block to another block, if there are both.
-    fn empty_block(&mut self, system: &mut SystemCx, block: u64) {
+    fn empty_block(&mut self, system: &mut SystemCx, block: u64, small: &mut Finder) {
         let old = Pfn(block << PageOrder::P2M.get());
-        if self.places.movable(&system.shared.memory, old).is_none() {
-            return;
-        }
-        let Some(new) = self.take_block(system, block) else { return };
-        let Some(here) = self.places.movable(&system.shared.memory, old) else { return };
+        self.census.look(system, old, small, &mut self.pages);
+        let Some(here) = self.pages.movable(system, old) else { return };
+        let Some(new) = self.take_block(system, block, small) else { return };
         let mut migration = Migration::new(system);
-        migration.copy_page(system, (old, new), PageOrder::P2M, here);
+        migration.copy_page(system, (old, new), PageOrder::P2M, &here);
+        self.pages.arrived(new);
         system.shared.memory.frames.free_run(old, PageOrder::P2M.base_pages());
         migration.finish(system);
     }
 
     /// Takes the highest free block of 2 MiB in a region above that of a page block, if that region can be emptied. A
     /// region that is wholly in use is left alone: its pages may be one translation already.
-    fn take_block(&mut self, system: &mut SystemCx, block: u64) -> Option<Pfn> {
+    fn take_block(&mut self, system: &mut SystemCx, block: u64, small: &mut Finder) -> Option<Pfn> {
         let shift = self.order.get() - PageOrder::P2M.get();
-        let region = (block >> shift) as usize;
+        let region = block >> shift;
         if !self.census.can_be_emptied(region) || self.census.free(region) == 0 {
             return None;
         }
-        while self.room > ((block >> shift) + 1) << shift {
+        while self.room > (region + 1) << shift {
             self.room -= 1;
             let head = Pfn(self.room << PageOrder::P2M.get());
-            if system.shared.memory.frames.take_at(head, PageOrder::P2M) {
+            if system.shared.memory.frames.can_take_at(head, PageOrder::P2M) {
+                self.census.look(system, head, small, &mut self.pages);
+                system.shared.memory.frames.take_at(head, PageOrder::P2M);
                 return Some(head);
             }
         }

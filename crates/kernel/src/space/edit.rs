@@ -41,6 +41,7 @@ impl AddressSpace {
             Err(other) => unreachable!("a place the kernel found empty and aligned can be mapped: {other}"),
         }
         cx.memory.touch(leaf.pfn, leaf.order);
+        cx.memory.last_places.note(leaf.pfn, self.slot, va);
         cx.work(WorkKind::EntryWrite, 1);
         self.count_in(cx, va, leaf.order, cx.memory.is_zero(leaf.pfn));
         self.note_counted(va, leaf.order);
@@ -57,6 +58,7 @@ impl AddressSpace {
     pub fn set(&mut self, cx: &mut Cx, va: u64, leaf: Leaf, gather: &mut Gather) {
         self.table.set(cx.mem, VirtAddr::new(va).vpn(), leaf).lazy("gathered, and sent before the operation ends");
         cx.memory.touch(leaf.pfn, leaf.order);
+        cx.memory.last_places.note(leaf.pfn, self.slot, va);
         self.note_written(cx, va, &leaf, gather);
         gather.note_global(leaf.global);
         self.refold(cx, va, leaf.order);

@@ -123,15 +123,8 @@ impl AddressSpace {
     /// The sixteen entries from `start` on, if each maps a page of `order`.
     fn sixteen(&self, cx: &mut Cx, start: u64, order: PageOrder, range: PageOrder) -> Option<Sixteen> {
         let mut found = [None; ENTRIES];
-        let mut looked = 0;
-        for (i, place) in (0..).zip(&mut found) {
-            looked += 1;
-            *place = match self.probe(cx.mem, VirtAddr::new(start + i * order.bytes())) {
-                Found::Leaf(leaf) if leaf.order == order => Some(leaf),
-                Found::Leaf(_) | Found::Hole(_) => break,
-            };
-        }
-        cx.work(WorkKind::EntryScan, looked);
+        let looked = self.table.row(cx.mem, VirtAddr::new(start).vpn(), order, &mut found);
+        cx.work(WorkKind::EntryScan, looked as u64);
         let mut leaves = [found[0]?; ENTRIES];
         for (leaf, found) in leaves.iter_mut().zip(found) {
             *leaf = found?;

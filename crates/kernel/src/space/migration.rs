@@ -51,23 +51,6 @@ impl ReverseMap {
         Self { places, order }
     }
 
-    /// The size of its pages.
-    pub fn order(&self) -> PageOrder {
-        self.order
-    }
-
-    /// The first frames of the pages of programs and files that can move, in ascending order.
-    pub fn movable_frames<'a>(&'a self, memory: &'a Memory) -> impl Iterator<Item = Pfn> + 'a {
-        let pages = self.places.chunk_by(|a, b| a.0 == b.0).map(|page| page[0].0);
-        pages.filter(|&pfn| self.movable(memory, pfn).is_some())
-    }
-
-    /// The first frames, of the `frames` from `first` on, of all pages that can move, in ascending order.
-    pub fn movable_within(&self, memory: &Memory, first: Pfn, frames: u64) -> Vec<Pfn> {
-        let of_size = (first.0..first.0 + frames).step_by(self.order.base_pages() as usize).map(Pfn);
-        of_size.filter(|&pfn| self.movable(memory, pfn).is_some()).collect()
-    }
-
     /// The places of the page that begins with a frame, if the page can move. It can if it is a page of a program or of
     /// a file, and all its users are known.
     pub fn movable(&self, memory: &Memory, pfn: Pfn) -> Option<&[(Pfn, At)]> {

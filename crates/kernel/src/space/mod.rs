@@ -10,6 +10,7 @@ mod collapse;
 pub(crate) mod compaction;
 pub(crate) mod cx;
 mod edit;
+pub(crate) mod finder;
 mod fold;
 pub(crate) mod fork;
 pub(crate) mod gather;
@@ -65,6 +66,8 @@ fn readable(prot: Prot) -> Prot {
 pub(crate) struct AddressSpace {
     /// Unique in the run, never used again.
     pub serial: u64,
+    /// Its place among the address spaces, which another one gets once it is gone.
+    pub slot: usize,
     pub pid: Pid,
     pub table: Table,
     pub asid: Option<Asid>,
@@ -98,9 +101,16 @@ pub(crate) struct AddressSpace {
 
 impl AddressSpace {
     /// An empty address space.
-    pub fn new(serial: u64, pid: Pid, table: Table, program: ProgramId, contiguous: Contiguous) -> Self {
+    pub fn new(
+        (serial, slot): (u64, usize),
+        pid: Pid,
+        table: Table,
+        program: ProgramId,
+        contiguous: Contiguous,
+    ) -> Self {
         Self {
             serial,
+            slot,
             pid,
             table,
             asid: None,

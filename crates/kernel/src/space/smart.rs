@@ -14,29 +14,29 @@
 //! pages for nothing, because one page that cannot move spoils a region.
 
 use super::census::Census;
-use super::migration::{Migration, ReverseMap};
+use super::finder::Finder;
+use super::migration::Migration;
 use super::system::SystemCx;
 use crate::report::counts::{EventKind, Refusal};
 use mmulab_addr::{PageOrder, Pfn};
 
-/// The two sizes of pages that move: the others make their region one that cannot be emptied.
-const SIZES: [PageOrder; 2] = [PageOrder::P2M, PageOrder::P4K];
-
 /// Empties the region of `order` that this takes the fewest moves for; whether one is wholly free now.
 pub(crate) fn empty_region(system: &mut SystemCx, order: PageOrder, at: u64) -> bool {
     system.shared.memory.frames.drain();
-    let maps = SIZES.map(|size| match size {
-        PageOrder::P4K => ReverseMap::of(system),
-        large => ReverseMap::of_large(system, large),
-    });
-    let census = Census::of(system, order, &maps.each_ref());
-    let candidates = (0..census.regions()).filter(|&region| census.can_be_emptied(region));
+    // The two sizes of pages that move: the others make their region one that cannot be emptied.
+    let (mut large, mut small) = (Finder::new(PageOrder::P2M), Finder::new(PageOrder::P4K));
+    let mut census = Census::new(order);
+    let regions = census.regions(system);
+    for region in 0..regions {
+        census.look(system, Pfn(region << order.get()), &mut small, &mut large);
+    }
+    let candidates = (0..regions).filter(|&region| census.can_be_emptied(region));
     let source = candidates.max_by_key(|&region| (census.free(region), std::cmp::Reverse(region)));
     let Some(source) = source else {
         system.refuse(Refusal::SmartNoRegion, at);
         return false;
     };
-    let mut targets: Vec<usize> = (0..census.regions()).filter(|&r| r != source && census.free(r) > 0).collect();
+    let mut targets: Vec<u64> = (0..regions).filter(|&r| r != source && census.free(r) > 0).collect();
     targets.sort_by_key(|&r| census.free(r));
     if targets.iter().map(|&r| census.free(r)).sum::<u64>() < census.movable(source) {
         system.refuse(Refusal::SmartNoRoom, at);
@@ -46,17 +46,16 @@ pub(crate) fn empty_region(system: &mut SystemCx, order: PageOrder, at: u64) -> 
     let mut room = Room { order, targets, blocks: Vec::new(), small: Vec::new() };
     let mut migration = Migration::new(system);
     let mut is_empty = true;
-    for (&size, map) in SIZES.iter().zip(&maps) {
-        let first = Pfn((source as u64) << order.get());
-        let olds = map.movable_within(&system.shared.memory, first, order.base_pages());
+    for mut finder in [large, small] {
+        let (size, first) = (finder.order(), source << order.get());
         room.begin();
-        for old in olds {
-            let Some(here) = map.movable(&system.shared.memory, old) else { continue };
+        for old in (first..first + order.base_pages()).step_by(size.base_pages() as usize).map(Pfn) {
+            let Some(here) = finder.movable(system, old) else { continue };
             let Some(new) = room.take(system, size) else {
                 is_empty = false;
                 break;
             };
-            migration.copy_page(system, (old, new), size, here);
+            migration.copy_page(system, (old, new), size, &here);
             system.shared.memory.frames.free_run(old, size.base_pages());
         }
     }
@@ -74,7 +73,7 @@ pub(crate) fn empty_region(system: &mut SystemCx, order: PageOrder, at: u64) -> 
 struct Room {
     order: PageOrder,
     /// Regions, the least free one first.
-    targets: Vec<usize>,
+    targets: Vec<u64>,
     /// Page blocks to look at next, the next one last, and whether blocks that are wholly free count.
     blocks: Vec<(u64, bool)>,
     /// Base frames that were taken and not used yet, the lowest last.
@@ -85,10 +84,10 @@ impl Room {
     /// Looks at all blocks again: those partly in use of each region before those that are wholly free.
     fn begin(&mut self) {
         let shift = self.order.get() - PageOrder::P2M.get();
-        let of = |region: usize| (region as u64) << shift..(region as u64 + 1) << shift;
+        let of = |region: u64| region << shift..(region + 1) << shift;
         let each = |whole: bool| self.targets.iter().flat_map(move |&r| of(r).map(move |block| (block, whole)));
         let mut by_region: Vec<_> = each(false).chain(each(true)).collect();
-        let place = |region: u64| self.targets.iter().position(|&r| r as u64 == region);
+        let place = |region: u64| self.targets.iter().position(|&r| r == region);
         by_region.sort_by_key(|&(block, whole)| (place(block >> shift), whole, block));
         by_region.reverse();
         self.blocks = by_region;

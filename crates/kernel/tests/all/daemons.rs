@@ -287,7 +287,8 @@ fn compaction_moves_pages_of_others_unless_they_are_pinned() {
         let mut desc: KernelDesc = desc(policy(|thp| thp.defrag = Defrag::Always), 64);
         desc.memory.fragment = Fragment::Fmfi { target: 1.0, free: "31M".into(), order: PageOrder::P2M, held };
         let mut w = World::new(&desc, 64);
-        let occupants = |w: &World| w.kernel.frames().occupants(mmulab_addr::Pfn(0), 64 << 8);
+        let occupants =
+            |w: &World| w.kernel.frames().occupants(mmulab_addr::Pfn(0), 64 << 8).map(|run| run.1).sum::<u64>();
         let before = occupants(&w);
         w.event(1, &mmap(BASE, 2 * HUGE, Prot::RW));
         w.access(1, BASE, Access::Write).unwrap();

@@ -337,7 +337,7 @@ fn held(sections: &str, mebibytes: u64, free: &str, held: HeldPages) -> World {
 }
 
 fn occupants(w: &World) -> u64 {
-    w.kernel.frames().occupants(Pfn(0), w.kernel.frames().total_frames())
+    w.kernel.frames().occupants(Pfn(0), w.kernel.frames().total_frames()).map(|run| run.1).sum()
 }
 
 /// A page of others in the way of a range makes room, if it can move. If it cannot, no block of 64 KiB is free either.

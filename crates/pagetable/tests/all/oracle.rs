@@ -206,6 +206,16 @@ proptest! {
             let last = Vpn(first + l.order.base_pages() - 1);
             prop_assert_eq!(hardware(&table, &mem, last).0, Some(l));
             prop_assert_eq!(table.lookup(&mem, last), Some((Vpn(first), l)));
+            // The row of sixteen around it, up to the first place that has no page of the size.
+            if table.format().leaf_at(l.order).is_some_and(|(_, entries)| entries == 1) {
+                let row = first & !(16 * l.order.base_pages() - 1);
+                let at = |i: u64| model.get(&(row + i * l.order.base_pages())).copied().filter(|p| p.order == l.order);
+                let expected: Vec<Leaf> = (0..16).map_while(at).collect();
+                let mut found = [None; 16];
+                let looked = table.row(&mem, Vpn(row), l.order, &mut found);
+                prop_assert_eq!(looked, (expected.len() + 1).min(16));
+                prop_assert_eq!(found.into_iter().map_while(|leaf| leaf).collect::<Vec<_>>(), expected);
+            }
         }
         for (first, l) in model {
             table.unmap(&mut mem, &mut frames, Vpn(first), l.order).1.lazy("no TLB here");
