@@ -9,12 +9,11 @@
 //!
 //! What it says holds for memory as it was when the work began. A page that has been moved since is not moved again.
 
+use super::Found;
 use super::migration::{At, ReverseMap};
 use super::system::SystemCx;
-use super::{AddressSpace, Found};
 use crate::memory::pages::Use;
 use mmulab_addr::{PageOrder, Pfn, VirtAddr};
-use mmulab_frames::PhysMem;
 use rustc_hash::FxHashSet;
 
 /// Finds pages of one size.
@@ -77,15 +76,15 @@ impl Finder {
             return None;
         }
         let is_alone = page.used == Use::Anon && memory.pages.is_exclusive(pfn, self.order);
-        let hint = if is_alone { self.hinted(system, pfn) } else { None };
-        let Some(place) = hint else {
+        let Some(place) = is_alone.then(|| self.hinted(system, pfn)).flatten() else {
             return self.all(system).movable(memory, pfn).map(|places| Users::Searched(places.to_vec()));
         };
+        let place = place.map(|at| (pfn, at));
         debug_assert!(
-            self.all(system).movable(memory, pfn).is_some_and(|places| places == [(pfn, place)]),
+            self.all(system).movable(memory, pfn) == place.as_ref().map(std::slice::from_ref),
             "a search finds what a hint led to"
         );
-        Some(Users::Hinted(Some((pfn, place))))
+        place.map(|place| Users::Hinted(Some(place)))
     }
 
     /// All pages, as they were when this was first asked for.
@@ -96,24 +95,21 @@ impl Finder {
         })
     }
 
-    /// Where the page is, if it is where it was mapped last, or where the block around it was.
-    fn hinted(&self, system: &SystemCx, pfn: Pfn) -> Option<At> {
-        let places = &system.shared.memory.last_places;
+    /// Looks where the frame was mapped last, and where the block around it was. If the frame is mapped there: the place,
+    /// or that it is part of a page of another size.
+    fn hinted(&self, system: &SystemCx, pfn: Pfn) -> Option<Option<At>> {
+        let memory = &system.shared.memory;
         let block = pfn.align_down(PageOrder::P2M);
-        let within = |place: (usize, VirtAddr)| {
-            (place.0, VirtAddr::new(place.1.raw().wrapping_add((pfn.0 - block.0) * PageOrder::P4K.bytes())))
+        let within = |(slot, va): (usize, VirtAddr)| {
+            let offset = (pfn.0 - block.0) * PageOrder::P4K.bytes();
+            (slot, VirtAddr::new(va.raw().wrapping_add(offset)))
         };
-        let hints = [places.of(pfn), places.of(block).map(within)];
+        let hints = [memory.last_places.of(pfn), memory.last_places.of(block).map(within)];
         hints.into_iter().flatten().find_map(|(slot, va)| {
             let space = system.spaces.get(slot)?.as_ref()?;
-            self.is_mapped(space, system.mem, system, va, pfn).then_some(At::Mapped { slot, va: va.raw() })
+            let Found::Leaf(leaf) = space.page(system.mem, &memory.pages, va) else { return None };
+            let is_whole = leaf.order == self.order && leaf.pfn == pfn;
+            (leaf.translate(va).pfn() == pfn).then(|| is_whole.then_some(At::Mapped { slot, va: va.raw() }))
         })
-    }
-
-    fn is_mapped(&self, space: &AddressSpace, mem: &PhysMem, system: &SystemCx, va: VirtAddr, pfn: Pfn) -> bool {
-        match space.page(mem, &system.shared.memory.pages, va) {
-            Found::Leaf(leaf) => leaf.pfn == pfn && leaf.order == self.order,
-            Found::Hole(_) => false,
-        }
     }
 }
