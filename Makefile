@@ -50,8 +50,9 @@ checked: ## build into checked/ a package that checks its arithmetic and asserti
 	$(PYTHON) scripts/link.py
 
 test: checked ## build and test everything, with checked arithmetic
-# No comment has code that runs. Rustdoc would take a minute to find that out, crate by crate.
-	cargo test --workspace --exclude mmulab-python --lib --bins --tests
+# No comment has code that runs. Rustdoc would take a minute to find that out, crate by crate. All of the workspace is
+# named, for with fewer crates their dependencies have fewer features, and every crate would be compiled a second time.
+	cargo test --workspace --tests
 	PYTHONPATH=$(CURDIR)/checked $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 20
 
 test-long: checked ## run the tests that `make test` has a short sample of: all machines and policies explained, the guide as it stands

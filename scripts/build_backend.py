@@ -78,6 +78,9 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
             ["scripts/baseline.sh", architecture], cwd=CHECKOUT, check=True, capture_output=True, text=True
         ).stdout
         os.environ.setdefault("RUSTFLAGS", flags.strip())
+    else:
+        # Nothing is built again: the wheel has the engine that is there.
+        os.environ["CARGO"] = str(CHECKOUT / "scripts" / "cargo_as_built.sh")
     settings = {**(config_settings or {}), "build-args": arguments}
     try:
         name = str(maturin.build_wheel(wheel_directory, settings, metadata_directory))
