@@ -247,9 +247,9 @@ impl Table {
         each_format!(self, Table, t => t.tables.probe(mem, vpn))
     }
 
-    /// The pages of `order`, a size of one entry, from `vpn` on: as many as `found` has room for, up to the first that
-    /// is not there or has another size. `vpn` is aligned to the memory of them all. Returns how many places were looked
-    /// at, the last one included.
+    /// The pages of `order` from `vpn` on, as many as `found` has room for. It ends at the first that is not there or
+    /// has another size. The size takes one entry, and `vpn` is aligned to the memory of them all. Returns how many
+    /// places were looked at, the last one included.
     pub fn row(&self, mem: &PhysMem, vpn: Vpn, order: PageOrder, found: &mut [Option<Leaf>]) -> usize {
         each_format!(self, Table, t => t.tables.row(mem, vpn, order, found))
     }

@@ -80,9 +80,7 @@ pub trait Tables: Sized {
     /// The mapping at `vpn`.
     fn probe(&self, mem: &PhysMem, vpn: Vpn) -> Probe;
 
-    /// The pages of `order` from `vpn` on, as many as `found` has room for, up to the first that is not there or has
-    /// another size. `vpn` is aligned to the memory of them all. Returns how many places were looked at, the last one
-    /// included.
+    /// The pages of a size from `vpn` on: see [`crate::Table::row`].
     fn row(&self, mem: &PhysMem, vpn: Vpn, order: PageOrder, found: &mut [Option<Leaf>]) -> usize {
         for (i, place) in found.iter_mut().enumerate() {
             match self.probe(mem, Vpn(vpn.0 + i as u64 * order.base_pages())) {

@@ -1,36 +1,37 @@
 //! Finds the users of a page that is to be moved, without a search through all page tables where that can be avoided.
 //!
 //! ```text
-//! a frame --> one user, and mapped where it was mapped last?   yes: that is all there is to know
-//!                      | no: shared, of a file, or mapped elsewhere
+//! a frame --> one mapping, where it was mapped last?   yes: that is all, with the page cache's for a page of a file
+//!                      | no: shared, or mapped elsewhere
 //!                      v
 //!             the map of all pages, made once for all such frames
 //! ```
 //!
-//! What it says holds for memory as it was when the work began. A page that has been moved since is not moved again.
+//! Answers hold for memory as it was when the work began. A page that has been moved since is not moved again.
 
 use super::Found;
 use super::migration::{At, ReverseMap};
 use super::system::SystemCx;
 use crate::memory::pages::Use;
 use mmulab_addr::{PageOrder, Pfn, VirtAddr};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Finds pages of one size.
 pub(crate) struct Finder {
     order: PageOrder,
     /// Frames that a page has been moved to.
     arrived: FxHashSet<Pfn>,
+    /// The pages of the page cache by frame, once one of them was met.
+    cached: Option<FxHashMap<Pfn, At>>,
     /// Every page of the size, once it was needed.
     all: Option<ReverseMap>,
 }
 
-/// Where a page is mapped, or the page cache has it: nowhere, if it is memory that was in use before the program began.
+/// Where a page is mapped, and whether the page cache has it.
 pub(crate) enum Users {
-    /// It was found where it was mapped last, or nowhere.
-    Hinted(Option<(Pfn, At)>),
-    /// It was searched for.
-    Searched(Vec<(Pfn, At)>),
+    /// One place; or none, if it is memory that was in use before the program began.
+    One(Option<(Pfn, At)>),
+    Several(Vec<(Pfn, At)>),
 }
 
 impl std::ops::Deref for Users {
@@ -38,8 +39,8 @@ impl std::ops::Deref for Users {
 
     fn deref(&self) -> &[(Pfn, At)] {
         match self {
-            Self::Hinted(place) => place.as_slice(),
-            Self::Searched(places) => places,
+            Self::One(place) => place.as_slice(),
+            Self::Several(places) => places,
         }
     }
 }
@@ -47,7 +48,7 @@ impl std::ops::Deref for Users {
 impl Finder {
     /// Of the pages of `order`.
     pub fn new(order: PageOrder) -> Self {
-        Self { order, arrived: FxHashSet::default(), all: None }
+        Self { order, arrived: FxHashSet::default(), cached: None, all: None }
     }
 
     /// The size of its pages.
@@ -70,21 +71,38 @@ impl Finder {
         if page.used == Use::None {
             // The kernel has no page there. It may be an occupant's.
             let is_occupant = self.order == PageOrder::P4K && memory.frames.is_occupant(pfn);
-            return is_occupant.then_some(Users::Hinted(None));
+            return is_occupant.then_some(Users::One(None));
         }
         if page.pooled || self.order == PageOrder::P4K && page.order != 0 || self.arrived.contains(&pfn) {
             return None;
         }
-        let is_alone = page.used == Use::Anon && memory.pages.is_exclusive(pfn, self.order);
-        let Some(place) = is_alone.then(|| self.hinted(system, pfn)).flatten() else {
-            return self.all(system).movable(memory, pfn).map(|places| Users::Searched(places.to_vec()));
+        let is_alone = memory.pages.is_exclusive(pfn, self.order);
+        if self.order > PageOrder::P4K && !is_alone {
+            return None;
+        }
+        let known = match page.used {
+            Use::Cache if self.order == PageOrder::P4K => self.of_file(system, pfn, page.refs).map(Some),
+            _ if !is_alone => None,
+            _ => self.hinted(system, pfn).map(|place| place.map(|at| Users::One(Some((pfn, at))))),
         };
-        let place = place.map(|at| (pfn, at));
-        debug_assert!(
-            self.all(system).movable(memory, pfn) == place.as_ref().map(std::slice::from_ref),
-            "a search finds what a hint led to"
-        );
-        place.map(|place| Users::Hinted(Some(place)))
+        let Some(users) = known else {
+            return self.all(system).movable(memory, pfn).map(|places| Users::Several(places.to_vec()));
+        };
+        debug_assert!(self.all(system).movable(memory, pfn) == users.as_deref(), "a search finds what a hint led to");
+        users
+    }
+
+    /// The users of a page of the page cache, if that is all, or one mapping is the only other one.
+    fn of_file(&mut self, system: &SystemCx, pfn: Pfn, refs: u32) -> Option<Users> {
+        let cached = self.cached.get_or_insert_with(|| {
+            system.shared.memory.cache.frames().map(|(pfn, id, page)| (pfn, At::Cached(id, page))).collect()
+        });
+        let of_cache = (pfn, *cached.get(&pfn)?);
+        match refs {
+            1 => Some(Users::One(Some(of_cache))),
+            2 => Some(Users::Several(vec![of_cache, (pfn, self.hinted(system, pfn)??)])),
+            _ => None,
+        }
     }
 
     /// All pages, as they were when this was first asked for.
@@ -95,8 +113,8 @@ impl Finder {
         })
     }
 
-    /// Looks where the frame was mapped last, and where the block around it was. If the frame is mapped there: the place,
-    /// or that it is part of a page of another size.
+    /// Looks where the frame was mapped last, and where the block around it was. `Some(None)`: the frame is mapped
+    /// there, as a part of a page of another size.
     fn hinted(&self, system: &SystemCx, pfn: Pfn) -> Option<Option<At>> {
         let memory = &system.shared.memory;
         let block = pfn.align_down(PageOrder::P2M);
