@@ -4,7 +4,8 @@ import json
 
 from conftest import Cli
 
-from mmulab.reproduce.elastic import everything
+from mmulab.reproduce.elastic import everything, gains
+from mmulab.reproduce.elastic.gains import Bar
 from mmulab.reproduce.experiments import EXPERIMENTS
 from mmulab.reproduce.shared import in_turn
 
@@ -41,3 +42,36 @@ def test_parts_that_are_named_are_run(cli: Cli) -> None:
     ).read_text()
     wrong = cli("reproduce", "elastic", "--parts", "figure-8")
     assert (wrong.code, "figure-8" in wrong.err) == (2, True)
+
+
+def test_systems_are_named_with_their_commas_and_drawn(cli: Cli) -> None:
+    """Names are in a list that has commas itself. A longer profile selects other sizes."""
+    command = ("reproduce", "elastic-systems", "--quick", "--programs", "gups", "--json")
+    found = {}
+    for out, more in (("short", ()), ("long", ("--profile", "3M"))):
+        told = cli(*command, "--out", out, "--systems", "+offline hints, faults,THP", *more)
+        assert told.code == 0, told.err
+        rows = {row["system"]: row for row in told.json()["rows"]}
+        assert list(rows) == ["+offline hints, faults", "THP"]
+        found[out] = rows["+offline hints, faults"]["l2_data_misses_of_4k"]
+        drawn = (cli.cwd / out / "elastic-systems.svg").read_text()
+        assert all(text in drawn for text in ("fresh memory", "gups", "THP", "+offline hints, faults"))
+    assert found["long"] != found["short"]
+    wrong = cli("reproduce", "elastic-systems", "--systems", "THP,+Leshy")
+    assert (wrong.code, "there is no '+Leshy'" in wrong.err, "+Leshy, online; " in wrong.err) == (2, True, True)
+    both = cli("reproduce", "elastic-systems", "--scaled", "--full")
+    assert (both.code, "programs have one size" in both.err) == (2, True)
+
+
+def test_bars_end_between_their_bounds_and_are_cut_at_the_top() -> None:
+    """What is cut off says how much it is. More systems than colours are hatched."""
+    panel = {
+        "small": {"a": Bar([1.0, 3.0], measured=2.5)},
+        "large": {"a": Bar([150.0, 170.0], measured=200.0), "b": Bar([5.0])},
+    }
+    drawn = gains.drawn({"natively": panel, "in a guest": {"small": {"b": Bar([-4.0])}}})
+    assert all(f">{text}<" in drawn for text in ("160", "natively", "in a guest", "small", "large", "a", "b"))
+    assert drawn == gains.drawn({"natively": panel, "in a guest": {"small": {"b": Bar([-4.0])}}})
+    many = {"one": {f"system {n}": Bar([float(n)]) for n in range(8)}}
+    assert "<pattern" in gains.drawn({"all": many})
+    assert "<pattern" not in drawn

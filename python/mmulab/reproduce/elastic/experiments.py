@@ -67,7 +67,10 @@ def _cycles(figures: Figures) -> str:
 
 def _systems(plan: systems.Plan, session: Session) -> Findings:
     outcome = systems.run(plan, session.store(_cycles))
-    return tabled(f"elastic-{outcome.prefix}systems", outcome.tables(), outcome.data(), outcome.complete)
+    # Each way of running them has a plot of its own beside the page.
+    suffix = "-" + outcome.prefix.removesuffix("-") if outcome.prefix else ""
+    drawn = {suffix: plots.of_systems(outcome)} if outcome.rows else None
+    return tabled(f"elastic-{outcome.prefix}systems", outcome.tables(), outcome.data(), outcome.complete, drawn)
 
 
 SYSTEMS = Experiment(
@@ -78,7 +81,7 @@ SYSTEMS = Experiment(
     _systems,
     "running systems",
     fresh=FRESH,
-    page=TABLES,
+    page=PLOTS,
 )
 
 
@@ -87,10 +90,10 @@ SIZES = Experiment(
     "64K, 2M, 32M and 1G pages from pools against 4K, natively and in virtual machines",
     "paper 3, Figure 2",
     sizes.Plan,
-    run_for_tables("elastic-sizes", sizes.run, _cycles),
+    run_for_tables("elastic-sizes", sizes.run, _cycles, plots.of_sizes),
     "running page sizes",
     fresh=FRESH,
-    page=TABLES,
+    page=PLOTS,
 )
 
 
@@ -99,10 +102,10 @@ SAMPLING = Experiment(
     "page sizes selected of TLB misses, of accessed bits, and while the program runs",
     "paper 3, Figure 13",
     samplers.Plan,
-    run_for_tables("elastic-sampling", samplers.run, _cycles),
+    run_for_tables("elastic-sampling", samplers.run, _cycles, plots.of_samplers),
     "running with hints",
     fresh=FRESH,
-    page=TABLES,
+    page=PLOTS,
 )
 
 
@@ -111,9 +114,9 @@ MIXES = Experiment(
     "three mixes of programs that run at once: what each gains by THP and Elastic Translations",
     "paper 3, Figure 14",
     mixes.Plan,
-    run_for_tables("elastic-mixes", mixes.run, _cycles),
+    run_for_tables("elastic-mixes", mixes.run, _cycles, plots.of_mixes),
     "running mixes",
-    page=TABLES,
+    page=PLOTS,
 )
 
 

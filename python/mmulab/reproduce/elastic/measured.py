@@ -89,6 +89,17 @@ def show_shares(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{size} {share:.0f}" for size, share in shares.items() if share >= 0.5)
 
 
+def gains(virtual: bool) -> dict[tuple[str, int, str], float]:
+    """How much faster programs were than under 4K, by program, level and our name of the system."""
+    places = [item for figure in (VIRTUAL if virtual else NATIVE) for item in runs()[figure].items()]
+    return {
+        (*place, ours): speedup(systems, name)
+        for place, systems in places
+        for name, ours in SYSTEMS.items()
+        if name in systems
+    }
+
+
 def tables(here: Mapping[tuple[str, int, str], Here], virtual: bool) -> dict[str, str]:
     """The published numbers beside ours, by the names of tables on a page; ours by program, level and system."""
     figures = VIRTUAL if virtual else NATIVE

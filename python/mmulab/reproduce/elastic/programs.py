@@ -44,6 +44,22 @@ PROGRAMS = (
     Program("hashjoin", "gen:hashjoin?build=0&inner=268435456&outer=16M", "10^9 keys, 70 GiB", "2^28 keys, 11 GB"),
     Program("gups", "gen:gups?footprint=8G&updates=8M", "32 GiB", "8 GB"),
 )
+# In the paper's sizes. Canneal's elements and hash join's keys are the powers of two next to the paper's numbers.
+# BTree's keys are those that fill the paper's footprint. BFS has no list of edges beside its rows.
+FULL = (
+    *PROGRAMS[:4],
+    Program("canneal", "gen:canneal?elements=67108864&temperatures=100&swaps=15000", "14 GiB", "64 M elements, 12 GB"),
+    Program("xsbench", "gen:xsbench?size=XL&particles=20k", "XL, 122 GiB", "XL, 128 GB"),
+    Program("btree", "gen:btree?elements=480M&lookups=10M", "350 M elements, 33 GiB", "480 M elements, 34 GB"),
+    Program(
+        "svm",
+        "gen:svm?instances=150M&features=54M&nonzeros=11&blocks=1",
+        "kdd12, 39 GiB",
+        "150 M instances, 54 M features, 29 GB",
+    ),
+    Program("hashjoin", "gen:hashjoin?build=0&inner=1073741824&outer=16M", "10^9 keys, 70 GiB", "2^30 keys, 43 GB"),
+    Program("gups", "gen:gups?footprint=32G&updates=8M", "32 GiB", "34 GB"),
+)
 QUICK = (
     Program("omnetpp", "gen:events?modules=20000&messages=50000&events=100k", "SPEC, 150 MiB", "15 MB"),
     Program("gups", "gen:gups?footprint=256M&updates=200k", "32 GiB", "256 MB"),

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmulab import engine
+from mmulab import UserError, engine
 from mmulab.leshy.profile import ask, profiled, sampling, select
 from mmulab.markdown import grid
 from mmulab.reproduce.elastic import fragmentation, measured, scaled
 from mmulab.reproduce.elastic.compared import Compared
 from mmulab.reproduce.elastic.fault_latency import BLOCKS_OF_32M
 from mmulab.reproduce.elastic.fragmentation import FRESH, fragmented
-from mmulab.reproduce.elastic.programs import PROGRAMS, QUICK, Program
+from mmulab.reproduce.elastic.programs import FULL, PROGRAMS, QUICK, Program
 from mmulab.reproduce.shared import declare
 from mmulab.reproduce.shared.bounds import BOUNDS, between, bound
 from mmulab.reproduce.shared.cells import Cell, Figures, Stopped, Store
-from mmulab.reproduce.shared.kinds import Among, Flag, Wholes
+from mmulab.reproduce.shared.kinds import Among, Flag, Instructions, Wholes
 from mmulab.units import show_bytes
 
 BASE = "4K"
@@ -114,6 +114,8 @@ class Plan:
 
     --scaled has TLBs and programs a 32nd of the paper's, with its ratios of footprint to TLB reach.
 
+    --full has programs in the paper's sizes, up to 122 GiB. A run of these takes some 3 GB of this computer's memory.
+
     --fragmented 50,99 fragments memory as the paper's tool does, so that what the program takes is free, and 1 GiB.
     Compaction can move what the tool holds, unless --pinned. DIR gets elastic-systems.json and .md: what was found, and
     beside it what the paper's authors published.
@@ -135,6 +137,12 @@ class Plan:
         "Whose memory is fragmented in a virtual machine. Default: both.",
     )
     scaled: bool = declare.option(False, Flag(), "TLBs and programs a 32nd of the paper's.")
+    full: bool = declare.option(False, Flag(), "Programs in the paper's sizes.")
+    profile: int | None = declare.option(
+        None,
+        Instructions(1),
+        "Instructions of the run that offline hints are selected from. Default: as many as are timed.",
+    )
     quick: bool = declare.quick()
     sets: tuple[str, ...] = declare.sets()
     options: engine.Options = declare.engine_options()
@@ -261,7 +269,9 @@ class Case:
 
 def hints_of(case: Case) -> dict[str, Any]:
     """The page sizes that Leshy selects of the program's misses under 4K."""
-    options = replace(case.program.counted(case.options), timing=False, sampling=sampling(PERIOD))
+    counted = case.program.counted(case.options)
+    most = case.plan.profile or counted.max_instructions
+    options = replace(counted, max_instructions=most, timing=False, sampling=sampling(PERIOD))
     with profiled(case.program.trace, case.job(SYSTEMS[0], BOUNDS[0]), options) as profile:
         # To scale, hash join's misses need more entries than there are, as the paper's do: the artifact's 1290 of 1280.
         method = "artifact" if case.plan.scaled else "paper"
@@ -272,10 +282,10 @@ def hints_of(case: Case) -> dict[str, Any]:
 
 def run(plan: Plan, store: Store) -> Outcome:
     """Every program under every system, at every level of fragmentation."""
-    prefix = ("virtual-" if plan.virtualised else "") + ("scaled-" if plan.scaled else "")
-    programs = plan.programs or (QUICK if plan.quick else scaled.PROGRAMS if plan.scaled else PROGRAMS)
-    if plan.scaled and plan.programs:
-        programs = _to_scale(plan.programs)
+    if plan.scaled and plan.full:
+        raise UserError("--scaled and --full: programs have one size\nhint: leave out one of them")
+    prefix = ("virtual-" if plan.virtualised else "") + ("scaled-" if plan.scaled else "full-" if plan.full else "")
+    programs = _programs(plan)
     systems = tuple(system for system in plan.systems or SYSTEMS if system.name != BASE)
     if plan.virtualised:
         systems = tuple(system for system in systems if system.host is not None)
@@ -304,10 +314,13 @@ def run(plan: Plan, store: Store) -> Outcome:
     return Outcome(rows, prefix=prefix)
 
 
-def _to_scale(programs: tuple[Program, ...]) -> tuple[Program, ...]:
-    """These programs in their sizes to scale."""
-    known = {program.name: program for program in scaled.PROGRAMS}
-    return tuple(known[program.name] for program in programs)
+def _programs(plan: Plan) -> tuple[Program, ...]:
+    """The programs asked for, in their sizes."""
+    sized = scaled.PROGRAMS if plan.scaled else FULL if plan.full else ()
+    if not plan.programs:
+        return QUICK if plan.quick else sized or PROGRAMS
+    known = {program.name: program for program in sized}
+    return tuple(known.get(program.name, program) for program in plan.programs)
 
 
 def _places(plan: Plan) -> Iterator[tuple[int, str]]:

@@ -128,8 +128,10 @@ def run_for_tables(
 
     def run_plan(plan: P, session: Session) -> Findings:
         outcome = run(plan, session.store(figure))
-        drawn = {"": plot(outcome)} if plot else None
-        return tabled(experiment, outcome.tables(), outcome.data(), outcome.complete, drawn)
+        drawn = plot(outcome) if plot else ""
+        # Nothing was drawn of a run that was stopped before its first result.
+        plots = {"": drawn} if drawn else None
+        return tabled(experiment, outcome.tables(), outcome.data(), outcome.complete, plots)
 
     return run_plan
 

@@ -126,8 +126,14 @@ Kind = (
 
 
 def among(option: str, names: Sequence[str], known: Mapping[str, T]) -> tuple[T, ...]:
-    """What the names stand for, in their order. Raises UserError for a name that is not known."""
-    for name in names:
-        if name not in known:
-            raise UserError(f"{option}: there is no '{name}'\nhint: give some of {', '.join(known)}")
-    return tuple(known[name] for name in names)
+    """What the names stand for, in their order. A name with a comma may come in its parts, as a list on the command
+    line has it. Raises UserError for a name that is not known."""
+    by_parts = {tuple(part.strip() for part in name.split(",")): value for name, value in known.items()}
+    found, rest = [], [part.strip() for name in names for part in name.split(",")]
+    while rest:
+        most = next((n for n in range(len(rest), 0, -1) if tuple(rest[:n]) in by_parts), 0)
+        if not most:
+            raise UserError(f"{option}: there is no '{rest[0]}'\nhint: give some of {'; '.join(known)}")
+        found.append(by_parts[tuple(rest[:most])])
+        del rest[:most]
+    return tuple(found)
