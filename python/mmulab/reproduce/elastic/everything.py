@@ -15,6 +15,7 @@ LEVELS = (FRESH, 50, 99)
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sizes": ("sizes", {}),
     "systems": ("systems", {}),
+    "full": ("systems", {"full": True, "profile": 100_000_000}),
     "fragmented": ("systems", {"scaled": True, "fragmented": LEVELS}),
     "virtual": ("systems", {"virtualised": True}),
     "virtual-fragmented": ("systems", {"virtualised": True, "scaled": True, "fragmented": (FRESH, 99)}),
@@ -28,7 +29,7 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
 @dataclass(frozen=True)
 class Plan:
     """All experiments of paper 3 in turn. They are Figure 2 (elastic-sizes), Figures 8 to 12 (elastic-systems: fresh,
-    fragmented, in virtual machines), and Figure 13 (elastic-sampling). After these come Figure 14 (elastic-mixes),
+    in the paper's sizes, fragmented, in virtual machines), and Figure 13 (elastic-sampling). After these come Figure 14 (elastic-mixes),
     Figure 15 (elastic-fault-latency), and what the paper leaves open (elastic-beyond). Runs that are kept are not made
     again. All of it takes hours.
 
