@@ -1,13 +1,18 @@
 """`mmulab reproduce elastic`: the experiments of paper 3 as one command."""
 
 import json
+from dataclasses import replace
 
+import pytest
 from conftest import Cli
 
+from mmulab import engine
 from mmulab.reproduce.elastic import everything, gains
 from mmulab.reproduce.elastic.gains import Bar
+from mmulab.reproduce.elastic.programs import FULL
 from mmulab.reproduce.experiments import EXPERIMENTS
 from mmulab.reproduce.shared import in_turn
+from mmulab.units import parse_bytes
 
 
 def test_each_part_has_the_command_s_options_and_its_own() -> None:
@@ -75,3 +80,17 @@ def test_bars_end_between_their_bounds_and_are_cut_at_the_top() -> None:
     many = {"one": {f"system {n}": Bar([float(n)]) for n in range(8)}}
     assert "<pattern" in gains.drawn({"all": many})
     assert "<pattern" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("name", "paper", "share"),
+    [("xsbench", "122G", 0.98), ("btree", "33G", 1.03), ("hashjoin", "70G", 0.57), ("gups", "32G", 1.0)],
+)
+def test_programs_have_the_papers_sizes(name: str, paper: str, share: float) -> None:
+    """Table III. Pages of 2 MB are mapped soon. Hash join has no more than its table in memory."""
+    (program,) = (program for program in FULL if program.name == name)
+    job, options = engine.Job("neoverse-n1", "linux-thp"), engine.Options(max_instructions=1000)
+    result = engine.run(program.trace, [job], replace(options, reshape=engine.POPULATED)).results[0]
+    whole = parse_bytes(paper)
+    assert whole is not None
+    assert result.counts["memory"]["resident_bytes_peak"] / whole == pytest.approx(share, abs=0.04)

@@ -29,9 +29,9 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
 @dataclass(frozen=True)
 class Plan:
     """All experiments of paper 3 in turn. They are Figure 2 (elastic-sizes), Figures 8 to 12 (elastic-systems: fresh,
-    in the paper's sizes, fragmented, in virtual machines), and Figure 13 (elastic-sampling). After these come Figure 14 (elastic-mixes),
-    Figure 15 (elastic-fault-latency), and what the paper leaves open (elastic-beyond). Runs that are kept are not made
-    again. All of it takes hours.
+    in the paper's sizes, fragmented, in virtual machines), and Figure 13 (elastic-sampling). After these come Figure
+    14 (elastic-mixes), Figure 15 (elastic-fault-latency), and what the paper leaves open (elastic-beyond). Runs that
+    are kept are not made again. All of it takes hours.
 
     Example: mmulab reproduce elastic --quick --parts sizes,fault-latency
     """

@@ -50,7 +50,7 @@ FULL = (
     *PROGRAMS[:4],
     Program("canneal", "gen:canneal?elements=67108864&temperatures=100&swaps=15000", "14 GiB", "64 M elements, 12 GB"),
     Program("xsbench", "gen:xsbench?size=XL&particles=20k", "XL, 122 GiB", "XL, 128 GB"),
-    Program("btree", "gen:btree?elements=480M&lookups=10M", "350 M elements, 33 GiB", "480 M elements, 34 GB"),
+    Program("btree", "gen:btree?elements=480M&lookups=10M", "350 M elements, 33 GiB", "480 M elements, 37 GB"),
     Program(
         "svm",
         "gen:svm?instances=150M&features=54M&nonzeros=11&blocks=1",
