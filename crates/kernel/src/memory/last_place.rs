@@ -9,41 +9,32 @@
 //! Compaction must know all places of a page before it moves the page. A search through all page tables takes seconds
 //! with 100 GB of memory. A private page that is mapped once, where the hint says, needs no search.
 
-use mmulab_addr::{Pfn, VirtAddr};
+use super::per_frame::PerFrame;
+use mmulab_addr::{Pfn, VirtAddr, Vpn};
 
-/// Frames of one chunk, as of [`super::pages`].
-const CHUNK: usize = 512;
 /// Bits of a page number: addresses have 57 bits at most, and pages 12.
 const PAGE_BITS: u32 = 48;
 
 /// The place of every frame that was mapped once.
-pub(crate) struct LastPlaces {
-    chunks: Vec<Option<Box<[u64; CHUNK]>>>,
-}
+pub(crate) struct LastPlaces(PerFrame<u64>);
 
 impl LastPlaces {
     /// For a memory of this number of frames.
     pub fn new(frames: u64) -> Self {
-        let mut chunks = Vec::new();
-        chunks.resize_with((frames as usize).div_ceil(CHUNK), || None);
-        Self { chunks }
+        Self(PerFrame::new(frames))
     }
 
     /// A page that begins with this frame is mapped at `va` in the address space of a slot.
     #[inline]
     pub fn note(&mut self, pfn: Pfn, slot: usize, va: u64) {
-        let chunk = &mut self.chunks[pfn.0 as usize / CHUNK];
-        let chunk = chunk.get_or_insert_with(|| Box::new([0; CHUNK]));
         // Of more slots than there is room for, the hint leads astray, and is found out.
-        let slot = (slot as u64 + 1) << PAGE_BITS;
-        chunk[pfn.0 as usize % CHUNK] = slot | VirtAddr::new(va).vpn().0;
+        *self.0.get_mut(pfn) = (slot as u64 + 1) << PAGE_BITS | VirtAddr::new(va).vpn().0;
     }
 
     /// The slot of the address space, and the address.
     pub fn of(&self, pfn: Pfn) -> Option<(usize, VirtAddr)> {
-        let chunk = self.chunks.get(pfn.0 as usize / CHUNK)?.as_ref()?;
-        let place = chunk[pfn.0 as usize % CHUNK];
+        let place = self.0.get(pfn);
         let slot = (place >> PAGE_BITS).checked_sub(1)?;
-        Some((slot as usize, mmulab_addr::Vpn(place & ((1 << PAGE_BITS) - 1)).addr()))
+        Some((slot as usize, Vpn(place & ((1 << PAGE_BITS) - 1)).addr()))
     }
 }

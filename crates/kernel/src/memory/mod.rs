@@ -4,6 +4,7 @@ pub(crate) mod cache;
 pub(crate) mod last_place;
 pub(crate) mod objects;
 pub(crate) mod pages;
+mod per_frame;
 pub(crate) mod reservations;
 pub(crate) mod resident;
 pub(crate) mod shared_tables;

@@ -1,10 +1,8 @@
 //! The kernel's data of each frame in use: the number of its users, and its use.
 
+use super::per_frame::PerFrame;
 use crate::report::region::RegionId;
 use mmulab_addr::{PageOrder, Pfn};
-
-/// Frames described by one chunk: the description of 2 MiB takes 4 KiB, made when the first of them is used.
-const CHUNK: usize = 512;
 
 /// Use of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,32 +39,24 @@ pub struct Page {
 }
 
 /// All frames.
-pub struct Pages {
-    chunks: Vec<Option<Box<[Page; CHUNK]>>>,
-}
+pub struct Pages(PerFrame<Page>);
 
 impl Pages {
     /// For a memory of this number of frames.
     pub fn new(frames: u64) -> Self {
-        let mut chunks = Vec::new();
-        chunks.resize_with((frames as usize).div_ceil(CHUNK), || None);
-        Self { chunks }
+        Self(PerFrame::new(frames))
     }
 
     /// Data of a frame.
     #[inline]
     pub fn get(&self, pfn: Pfn) -> Page {
-        match self.chunks.get(pfn.0 as usize / CHUNK) {
-            Some(Some(chunk)) => chunk[pfn.0 as usize % CHUNK],
-            _ => Page::default(),
-        }
+        self.0.get(pfn)
     }
 
     /// The same, to be changed. The frame is one the allocator handed out.
     #[inline]
     pub fn get_mut(&mut self, pfn: Pfn) -> &mut Page {
-        let chunk = self.chunks[pfn.0 as usize / CHUNK].get_or_insert_with(|| Box::new([Page::default(); CHUNK]));
-        &mut chunk[pfn.0 as usize % CHUNK]
+        self.0.get_mut(pfn)
     }
 
     /// Whether `pfn` begins a compound page of `order`, or is a base page.
