@@ -78,7 +78,7 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
             ["scripts/baseline.sh", architecture], cwd=CHECKOUT, check=True, capture_output=True, text=True
         ).stdout
         os.environ.setdefault("RUSTFLAGS", flags.strip())
-    else:
+    elif not target:
         # Nothing is built again: the wheel has the engine that is there.
         os.environ["CARGO"] = str(CHECKOUT / "scripts" / "cargo_as_built.sh")
     settings = {**(config_settings or {}), "build-args": arguments}

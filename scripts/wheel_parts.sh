@@ -7,11 +7,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 profile=$1 package=$2
-baseline= engine=
+baseline= crates=(-p mmulab-record-plugin)
 # Named beside the engine, the plugin's dependencies have the features that they have there: `make checked` has built them.
-if [ "$profile" = wheel ]; then baseline=1; else engine="-p mmulab-python"; fi
-# shellcheck disable=SC2086
-BASELINE=$baseline scripts/cargo_build.sh --profile "$profile" $engine -p mmulab-record-plugin
+if [ "$profile" = wheel ]; then baseline=1; else crates+=(-p mmulab-python); fi
+BASELINE=$baseline scripts/cargo_build.sh --profile "$profile" "${crates[@]}"
 scripts/parts.sh "$profile"
 scripts/assemble.sh "$profile" "$package"
 rm -rf "$package/_lib/levels"

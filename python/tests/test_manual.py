@@ -114,8 +114,10 @@ def told(backend: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[
     (tmp_path / "scripts").mkdir()
     shutil.copy(CHECKOUT / "scripts" / "baseline.sh", tmp_path / "scripts")
     monkeypatch.setattr(backend, "CHECKOUT", tmp_path)
-    monkeypatch.delenv("PLATFORM", raising=False)
-    monkeypatch.delenv("RUSTFLAGS", raising=False)
+    for name in ("PLATFORM", "RUSTFLAGS", "CARGO"):
+        # Set once, so that a variable that the build sets is gone after the test.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     monkeypatch.setattr(backend, "_run", lambda *command: steps.append(command))
     monkeypatch.setattr(backend, "add_manual", lambda _wheel, architecture: steps.append(architecture))
 
@@ -151,6 +153,7 @@ def test_a_wheel_of_the_checked_build_is_for_this_processor(backend: Any, told: 
         ("--profile dev", None, None),
         platform.machine(),
     ]
+    assert os.environ["CARGO"] == str(tmp_path / "scripts" / "cargo_as_built.sh")
 
 
 def test_the_manual_for_another_architecture_needs_a_build(
