@@ -69,7 +69,7 @@ def _systems(plan: systems.Plan, session: Session) -> Findings:
     outcome = systems.run(plan, session.store(_cycles))
     # Each way of running them has a plot of its own beside the page.
     suffix = "-" + outcome.prefix.removesuffix("-") if outcome.prefix else ""
-    drawn = {suffix: plots.of_systems(outcome)} if outcome.rows else None
+    drawn = {suffix: plots.of_systems(outcome)}
     return tabled(f"elastic-{outcome.prefix}systems", outcome.tables(), outcome.data(), outcome.complete, drawn)
 
 

@@ -29,7 +29,7 @@ Panels = Mapping[str, Mapping[str, Mapping[str, Bar]]]
 
 
 def drawn(panels: Panels) -> str:
-    """A panel below the other. A bar ends at the middle of its bounds, and a line shows them; a diamond is a
+    """The panels, one below the other. A bar ends at the middle of its bounds, and a line shows them. A diamond is a
     measurement."""
     programs = max(len(panel) for panel in panels.values())
     systems = list(dict.fromkeys(name for panel in panels.values() for bars in panel.values() for name in bars))
@@ -71,6 +71,7 @@ def drawn(panels: Panels) -> str:
     every = [axes for (axes,) in grid]
     handles, labels = every[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(systems)), frameon=False, fontsize=8)
+    # The figure has the one legend: bars without a name get none from `finish`.
     for axes in every:
         for one in axes.containers:
             one.set_label("_")

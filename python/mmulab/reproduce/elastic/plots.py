@@ -55,7 +55,7 @@ def of_sizes(outcome: sizes.Outcome) -> str:
     """Every program on pages of one size: Figure 2."""
 
     def told(row: sizes.Row) -> _Told:
-        found = sizes.rerun(row.program, row.size)
+        found = sizes.RERUN_GAINS.get((row.program, row.size))
         title = "in a virtual machine" if row.virtual else "natively"
         return title, row.program, row.size, row.speedups, None if row.virtual else found
 

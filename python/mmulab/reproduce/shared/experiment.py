@@ -113,9 +113,11 @@ def tabled(
 ) -> Findings:
     """Findings that are Markdown tables: DIR gets them, their JSON and their plots under the experiment's name."""
     files = {f"{experiment}.md": "\n\n".join(f"## {name}\n\n{table}" for name, table in tables.items()) + "\n"}
-    files |= {f"{experiment}{suffix}.svg": plot for suffix, plot in (plots or {}).items()}
+    # Nothing is drawn of a run that was stopped before its first result.
+    drawn = {suffix: plot for suffix, plot in (plots or {}).items() if plot}
+    files |= {f"{experiment}{suffix}.svg": plot for suffix, plot in drawn.items()}
     left = None if complete else f"{experiment}: what was not run is left out; {again} to go on from there"
-    return Findings(data, f"{experiment}.json", files, tables, plots or {}, unfinished=left)
+    return Findings(data, f"{experiment}.json", files, tables, drawn, unfinished=left)
 
 
 def run_for_tables(
@@ -128,10 +130,8 @@ def run_for_tables(
 
     def run_plan(plan: P, session: Session) -> Findings:
         outcome = run(plan, session.store(figure))
-        drawn = plot(outcome) if plot else ""
-        # Nothing was drawn of a run that was stopped before its first result.
-        plots = {"": drawn} if drawn else None
-        return tabled(experiment, outcome.tables(), outcome.data(), outcome.complete, plots)
+        drawn = {"": plot(outcome)} if plot else None
+        return tabled(experiment, outcome.tables(), outcome.data(), outcome.complete, drawn)
 
     return run_plan
 
