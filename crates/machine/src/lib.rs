@@ -8,6 +8,7 @@
 //! count      counters; cost by region and place
 //! leshy      page sizes selected from samples while programs run
 //! observe    what an observer of a run sees
+//! near       memory that the host should bring near
 //! cpu, smt   one CPU; what CPUs have in common
 //! engine     the loop: TLBs, walks, faults, shootdowns; generic over the parts that follow
 //! virt       part: the host below virtual machines
@@ -39,6 +40,7 @@ mod leshy;
 mod machine;
 mod misses;
 mod narrate;
+mod near;
 mod observe;
 mod open;
 mod profile;

@@ -1,16 +1,17 @@
 //! The core: the times of each instruction, in program order.
 
 use crate::{
-    Stack, TimingDesc, Wait,
+    Block, Stack, TimingDesc, Wait,
+    block::{Op, Step},
     branches::Branches,
-    desc::{Fusion, Predictor, Renaming},
+    desc::Predictor,
     ring::{InOrder, Ring},
     slots::Slots,
     stores::Stores,
     targets::Targets,
 };
 use mmulab_calendar::Calendar;
-use mmulab_dataflow::{Branch, Class, Inst, Reg, Regs};
+use mmulab_dataflow::{Branch, Class, Reg};
 
 /// Bytes of a line of the cache.
 const LINE_BYTES: u64 = 64;
@@ -19,7 +20,8 @@ const LINE_BYTES: u64 = 64;
 /// (docs/results/forecast-causes.md).
 const JOINED_BYTES: u64 = 8;
 
-/// What a load or store took.
+/// What a load or store took. All fields are whole words: a processor that has just written a few bytes cannot at once
+/// read the word around them, as a copy of a smaller field does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
     /// The virtual address.
@@ -29,13 +31,13 @@ pub struct Access {
     /// When its translation was known: not before the second level has answered.
     pub translated: u64,
     /// Which cache level had the last line that its walk read, 0 the first.
-    pub walk_by: u8,
+    pub walk_by: u64,
     /// When a load's data were there, or a store might write its line: not before the translation is known.
     pub there: u64,
     /// Which cache level had the line, 0 the first.
-    pub by: u8,
-    /// Whether the kernel had to do something: everything after it begins anew.
-    pub trapped: bool,
+    pub by: u64,
+    /// How often the kernel had to do something: everything after it begins anew.
+    pub traps: u64,
 }
 
 /// What the fetch of a block took.
@@ -67,115 +69,6 @@ pub trait Memory {
     fn waited(&mut self, va: u64, cycles: u64);
 }
 
-/// One access of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Op {
-    store: bool,
-    bytes: u64,
-}
-
-/// An instruction of a block, with its accesses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Step {
-    inst: Inst,
-    /// How many accesses it makes; they follow those of the instruction before. `loads` of them are loads.
-    ops: u16,
-    loads: u16,
-    /// Whether it has an address: for accesses, or for a register that is changed by it.
-    has_address: bool,
-    /// Registers of each file that it takes for what it writes.
-    ints: u8,
-    vectors: u8,
-    /// Whether it is a branch that is one operation with the instruction before it.
-    is_fused: bool,
-}
-
-impl Step {
-    /// `inst`, without accesses.
-    fn new(inst: Inst) -> Self {
-        let written = || inst.results.as_slice().iter().chain(inst.bumped.as_slice());
-        let ints = written().filter(|reg| reg.is_int()).count() as u8;
-        let vectors = written().filter(|reg| reg.is_vector()).count() as u8;
-        let has_address = !inst.bumped.as_slice().is_empty();
-        Self { inst, ops: 0, loads: 0, has_address, ints, vectors, is_fused: false }
-    }
-
-    /// How many stores it makes.
-    #[inline(always)]
-    fn stores(&self) -> u16 {
-        self.ops - self.loads
-    }
-
-    /// Whether it only moves registers to others.
-    fn moves(&self) -> bool {
-        self.inst.class == Class::Move && self.ops == 0 && !self.inst.sources.as_slice().is_empty()
-    }
-
-    /// Whether it is a compare by this rule, and `next`, right behind it, a branch that does nothing but look at flags.
-    fn fuses(&self, next: &Self, rule: Fusion) -> bool {
-        let Inst { class, sources, results, .. } = &self.inst;
-        let sets_flags = *class == Class::Int && results.contains(Reg::FLAGS) && !sources.contains(Reg::FLAGS);
-        let is_branch = next.inst.branch == Branch::Conditional && next.inst.sources.contains(Reg::FLAGS);
-        let does_more = next.ops > 0 || next.ints > 0 || next.vectors > 0;
-        let allowed = (rule.arithmetic || self.ints == 0) && (rule.memory || self.loads == 0) && self.stores() == 0;
-        sets_flags && is_branch && !does_more && allowed
-    }
-}
-
-/// A block of code, ready to be run.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Block {
-    steps: Box<[Step]>,
-    ops: Box<[Op]>,
-    /// From its first byte to the instruction behind it.
-    bytes: u64,
-}
-
-impl Block {
-    /// A block of `insts`, `bytes` long, that makes `accesses` in order: each by instruction, whether it stores, and
-    /// its bytes. An access of an instruction before that of the access before it counts as the latter's. `renaming`:
-    /// of the core that runs it.
-    pub fn new(
-        renaming: Renaming,
-        insts: &[Inst],
-        bytes: u64,
-        accesses: impl Iterator<Item = (u16, bool, u64)>,
-    ) -> Self {
-        let mut steps: Vec<_> = insts.iter().map(|&inst| Step::new(inst)).collect();
-        let mut ops = Vec::new();
-        let mut at = 0;
-        for (instruction, store, bytes) in accesses {
-            at = at.max(usize::from(instruction)).min(steps.len().saturating_sub(1));
-            let Some(step) = steps.get_mut(at) else { break };
-            step.ops += 1;
-            step.loads += u16::from(!store);
-            step.has_address = true;
-            ops.push(Op { store, bytes });
-        }
-        if let Some(rule) = renaming.fusion {
-            for at in 1..steps.len() {
-                steps[at].is_fused = steps[at - 1].fuses(&steps[at], rule);
-            }
-        }
-        if renaming.moves_share_registers {
-            for step in steps.iter_mut().filter(|step| step.moves()) {
-                (step.ints, step.vectors) = (0, 0);
-            }
-        }
-        Self { steps: steps.into(), ops: ops.into(), bytes }
-    }
-
-    /// How many instructions it has.
-    pub fn instructions(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// How many accesses it makes.
-    pub fn accesses(&self) -> usize {
-        self.ops.len()
-    }
-}
-
 /// The accesses of an instruction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Made {
@@ -185,7 +78,7 @@ struct Made {
     /// When the data of its loads are there, and the translations of its stores known.
     loads_ready: u64,
     stores_ready: u64,
-    trapped: bool,
+    traps: u64,
 }
 
 /// A branch whose target is known when the next block begins.
@@ -216,7 +109,8 @@ struct Front {
 #[derive(Clone, Debug)]
 pub struct Core {
     desc: TimingDesc,
-    ready: [u64; Reg::COUNT],
+    /// By register: when its value is there. As long as a register's number can say, so that no look is checked.
+    ready: [u64; 256],
     dispatch: InOrder,
     retire: InOrder,
     window: Ring,
@@ -261,7 +155,7 @@ impl Core {
     pub fn new(desc: &TimingDesc) -> Self {
         let units = &desc.units;
         Self {
-            ready: [0; Reg::COUNT],
+            ready: [0; 256],
             dispatch: InOrder::new(desc.width),
             retire: InOrder::new(desc.retire_width),
             window: Ring::new(desc.window),
@@ -333,7 +227,7 @@ impl Core {
         if let Some(Pending { kind, next, .. }) = self.pending.take() {
             targets.look(next, is_taken(kind, next, start));
         }
-        let kind = block.steps.last().map_or(Branch::None, |step| step.inst.branch);
+        let kind = block.steps.last().map_or(Branch::None, |step| step.branch);
         if kind != Branch::None {
             self.pending = Some(Pending { kind, next: start.wrapping_add(block.bytes), done: 0 });
         }
@@ -346,18 +240,21 @@ impl Core {
     pub fn run<M: Memory>(&mut self, block: &Block, start: u64, memory: &mut M) -> Result<(), M::Error> {
         self.resolve(start);
         self.fetch(start, block.steps.len() as u64, memory)?;
-        let mut ops = block.ops.iter();
+        let (mut ops, mut regs) = (&*block.ops, &*block.regs);
         for (index, step) in block.steps.iter().enumerate() {
             if step.is_fused {
                 // The compare before it has its place, its unit and its time.
-                self.pending = Some(Pending { kind: step.inst.branch, next: 0, done: self.ready[Reg::FLAGS.index()] });
+                self.pending = Some(Pending { kind: step.branch, next: 0, done: self.ready[Reg::FLAGS.index()] });
                 continue;
             }
+            let (step_ops, step_regs);
+            (step_ops, ops) = ops.split_at(usize::from(step.ops));
+            (step_regs, regs) = regs.split_at(usize::from(step.registers));
             let (dispatched, waited) = self.dispatch(step);
             if index == 0 {
                 self.fetch_queue.take(dispatched);
             }
-            let trapped = self.step(step, &mut ops, (dispatched, waited), memory)?;
+            let trapped = self.step(step, (step_ops, step_regs), (dispatched, waited), memory)?;
             if trapped {
                 self.redirect(self.retire.cycle() + u64::from(self.desc.mispredict_cycles), true);
             }
@@ -454,7 +351,6 @@ impl Core {
     /// When an instruction is dispatched, and whether it waited for the store queue.
     #[inline(always)]
     fn dispatch(&mut self, step: &Step) -> (u64, bool) {
-        let inst = &step.inst;
         let mut earliest = self.front.delivered.max(self.window.available()).max(self.floor);
         if step.loads > 0 {
             earliest = earliest.max(self.load_queue.available());
@@ -465,7 +361,7 @@ impl Core {
         if step.vectors > 0 {
             earliest = earliest.max(self.vector_registers.available());
         }
-        if inst.class == Class::Serial {
+        if step.class == Class::Serial {
             earliest = earliest.max(self.retire.cycle());
         }
         let mut waited = false;
@@ -477,41 +373,43 @@ impl Core {
         (self.dispatch.take(earliest), waited)
     }
 
-    /// The times of an instruction that was dispatched; whether it trapped.
+    /// The times of an instruction that was dispatched, with its accesses and its registers; whether it trapped.
     #[inline(always)]
     fn step<M: Memory>(
         &mut self,
         step: &Step,
-        ops: &mut std::slice::Iter<'_, Op>,
+        (ops, regs): (&[Op], &[Reg]),
         (dispatched, waited): (u64, bool),
         memory: &mut M,
     ) -> Result<bool, M::Error> {
-        let inst = &step.inst;
+        let (sources, regs) = regs.split_at(usize::from(step.sources));
+        let (address, regs) = regs.split_at(usize::from(step.address));
+        let (results, bumps) = regs.split_at(usize::from(step.results));
         let begin = dispatched + 1;
-        let mut inputs_ready = self.latest(begin, &inst.sources);
+        let mut inputs_ready = self.latest(begin, sources);
         let mut made = Made::default();
         let mut bumped = begin;
-        if step.has_address {
-            let mut address_ready = self.latest(begin, &inst.address);
-            if inst.class == Class::Atomic {
+        if step.has_address() {
+            let mut address_ready = self.latest(begin, address);
+            if step.class == Class::Atomic {
                 address_ready = address_ready.max(self.drain.cycle());
             }
             bumped = address_ready + u64::from(self.desc.bump_cycles);
-            if step.ops > 0 {
-                made = self.accesses(ops.by_ref().take(usize::from(step.ops)), address_ready, memory)?;
+            if !ops.is_empty() {
+                made = self.accesses(ops, address_ready, memory)?;
                 inputs_ready = inputs_ready.max(made.loads_ready);
             }
         }
 
-        let done = self.execute(inst.class, inputs_ready);
-        for &reg in inst.results.as_slice() {
+        let done = self.execute(step.class, inputs_ready);
+        for &reg in results {
             self.ready[reg.index()] = done;
         }
-        for &reg in inst.bumped.as_slice() {
+        for &reg in bumps {
             self.ready[reg.index()] = bumped;
         }
-        if inst.branch != Branch::None {
-            self.pending = Some(Pending { kind: inst.branch, next: 0, done });
+        if step.branch != Branch::None {
+            self.pending = Some(Pending { kind: step.branch, next: 0, done });
         }
 
         let before = self.retire.cycle();
@@ -527,18 +425,12 @@ impl Core {
             }
         }
         self.window.take(retired);
-        if inst.class == Class::Serial {
+        if step.class == Class::Serial {
             self.floor = self.floor.max(retired);
         }
-        for _ in 0..step.ints {
-            self.int_registers.take(retired);
-        }
-        for _ in 0..step.vectors {
-            self.vector_registers.take(retired);
-        }
-        for _ in 0..step.loads {
-            self.load_queue.take(retired);
-        }
+        self.int_registers.take_many(usize::from(step.ints), retired);
+        self.vector_registers.take_many(usize::from(step.vectors), retired);
+        self.load_queue.take_many(usize::from(step.loads), retired);
         if step.stores() > 0 {
             let mut at_hand = std::mem::take(&mut self.at_hand);
             for (va, bytes, there) in at_hand.drain(..) {
@@ -548,7 +440,7 @@ impl Core {
             }
             self.at_hand = at_hand;
         }
-        Ok(made.trapped)
+        Ok(made.traps > 0)
     }
 
     /// When a store goes into the cache that may do so at `earliest`. Stores go in order, one in a cycle. Small ones of
@@ -563,30 +455,26 @@ impl Core {
 
     /// When the last of these registers is ready, at `begin` at the earliest.
     #[inline(always)]
-    fn latest(&self, begin: u64, regs: &Regs) -> u64 {
-        regs.as_slice().iter().fold(begin, |latest, reg| latest.max(self.ready[reg.index()]))
+    fn latest(&self, begin: u64, regs: &[Reg]) -> u64 {
+        regs.iter().fold(begin, |latest, reg| latest.max(self.ready[reg.index()]))
     }
 
     /// Makes the accesses of an instruction whose addresses are ready at `address_ready`. Its stores are at hand then.
     #[inline(always)]
-    fn accesses<'a, M: Memory>(
-        &mut self,
-        ops: impl Iterator<Item = &'a Op>,
-        address_ready: u64,
-        memory: &mut M,
-    ) -> Result<Made, M::Error> {
+    fn accesses<M: Memory>(&mut self, ops: &[Op], address_ready: u64, memory: &mut M) -> Result<Made, M::Error> {
         let mut made = Made::default();
         self.at_hand.clear();
         for op in ops {
             let at = if op.store { self.store.take(address_ready) } else { self.load.take(address_ready) };
-            let mut access = memory.access(at, op.store, op.bytes)?;
-            made.trapped |= access.trapped;
+            let bytes = u64::from(op.bytes);
+            let mut access = memory.access(at, op.store, bytes)?;
+            made.traps += access.traps;
             if op.store {
-                self.at_hand.push((access.va, op.bytes, access.there));
+                self.at_hand.push((access.va, bytes, access.there));
                 made.stores_ready = made.stores_ready.max(access.translated);
                 access.there = access.translated;
             } else {
-                if let Some(ready) = self.stores.ready(at, access.va, op.bytes) {
+                if let Some(ready) = self.stores.ready(at, access.va, bytes) {
                     access.there = ready.max(access.translated) + u64::from(self.desc.forward_cycles);
                     access.by = 0;
                 }

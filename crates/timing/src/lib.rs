@@ -5,6 +5,7 @@
 //! (`docs/concepts/timing.md` states all rules). What an access takes is the business of a [`Memory`], which is asked
 //! in program order.
 
+mod block;
 mod branches;
 mod core;
 mod desc;
@@ -21,7 +22,8 @@ mod tables;
 mod targets;
 
 pub use crate::{
-    core::{Access, Block, Core, Fetch, Memory},
+    block::Block,
+    core::{Access, Core, Fetch, Memory},
     desc::{
         BranchTargets, Fusion, Latencies, MemoryTiming, Predictor, Renaming, TargetBuffer, TimingDesc, Units, Unknown,
     },

@@ -18,7 +18,7 @@ struct Coming {
     /// Its number and 1; 0 for none.
     line: u64,
     there: u64,
-    by: u8,
+    by: u64,
 }
 
 /// When a line is there, and from how far away it comes.
@@ -27,7 +27,7 @@ pub struct Arrival {
     /// The cycle in which it is there.
     pub at: u64,
     /// How far away it comes from: 0 for the first cache, more for those behind it and for memory.
-    pub by: u8,
+    pub by: u64,
 }
 
 /// Lines on their way to one core.
@@ -58,7 +58,7 @@ impl Lines {
 
     /// A miss at `at` that takes `cycles`: it begins when a buffer is free. When the line is there.
     #[inline(always)]
-    pub fn miss(&mut self, at: u64, cycles: u64, line: u64, by: u8) -> u64 {
+    pub fn miss(&mut self, at: u64, cycles: u64, line: u64, by: u64) -> u64 {
         let there = self.buffers.take(at, cycles) + cycles;
         self.note(line, there, by);
         there
@@ -66,7 +66,7 @@ impl Lines {
 
     /// A line that arrives without a buffer of the core: one that was prefetched.
     #[inline(always)]
-    pub fn note(&mut self, line: u64, there: u64, by: u8) {
+    pub fn note(&mut self, line: u64, there: u64, by: u64) {
         self.coming[line as usize % KEPT] = Coming { line: line + 1, there, by };
         self.last = self.last.max(there);
     }

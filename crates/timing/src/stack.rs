@@ -43,8 +43,8 @@ pub enum Wait {
 
 impl Wait {
     /// The wait for a walk whose last line level `by` had (0 the first, 3 or more memory).
-    pub fn walk(by: u8) -> Self {
-        [Self::WalkL1, Self::WalkL2, Self::WalkL3, Self::WalkMemory][usize::from(by.min(3))]
+    pub fn walk(by: u64) -> Self {
+        [Self::WalkL1, Self::WalkL2, Self::WalkL3, Self::WalkMemory][by.min(3) as usize]
     }
 
     /// Whether it is for translation.
@@ -62,8 +62,8 @@ impl Wait {
     }
 
     /// The wait for data that level `by` had.
-    pub fn data(by: u8) -> Self {
-        [Self::DataL1, Self::DataL2, Self::DataL3, Self::DataMemory][usize::from(by.min(3))]
+    pub fn data(by: u64) -> Self {
+        [Self::DataL1, Self::DataL2, Self::DataL3, Self::DataMemory][by.min(3) as usize]
     }
 }
 

@@ -26,7 +26,7 @@ struct Level {
     /// Whether it takes what the level before evicts.
     victim: bool,
     /// How many levels for data are nearer: at most 2, for reports have three and memory.
-    depth: u8,
+    depth: u64,
     /// One per core, or one for all.
     copies: Vec<Copy>,
 }
@@ -239,7 +239,7 @@ impl Caches {
         let mut nearer = 0;
         for level in &mut levels {
             level.depth = nearer.min(Self::MEMORY_DEPTH - 1);
-            nearer += u8::from(!level.code);
+            nearer += u64::from(!level.code);
         }
         let has_code = levels.iter().any(|level| level.code);
         let is_plain = levels.iter().all(|level| !level.victim && level.copies.iter().all(|c| c.retention.is_none()));
@@ -276,12 +276,12 @@ impl Caches {
     }
 
     /// The depth of memory among levels of data: see [`Caches::depth`].
-    pub const MEMORY_DEPTH: u8 = 3;
+    pub const MEMORY_DEPTH: u64 = 3;
 
     /// How far away the level `by` is ([`Served::by`]): 0 for the first level of data, or the instruction cache; 3 for
     /// memory.
     #[inline]
-    pub fn depth(&self, by: u8) -> u8 {
+    pub fn depth(&self, by: u8) -> u64 {
         self.levels.get(usize::from(by)).map_or(Self::MEMORY_DEPTH, |level| level.depth)
     }
 

@@ -2,6 +2,7 @@
 //! by their ends.
 
 use super::in_flight::{InFlight, serves};
+use crate::near::bring;
 use mmulab_addr::{Access, Asid, VirtAddr};
 use mmulab_pagetable::Walked;
 use mmulab_tlb::page_of;
@@ -181,8 +182,8 @@ impl Table {
     #[inline]
     pub fn prefetch(&self) {
         for due in self.due.iter().take(2) {
-            prefetch(&self.kept, due.place as usize);
-            prefetch(&self.links, due.place as usize);
+            bring(self.kept.as_ptr().wrapping_add(due.place as usize));
+            bring(self.links.as_ptr().wrapping_add(due.place as usize));
         }
     }
 
@@ -220,19 +221,6 @@ impl Table {
         self.whole.clear();
         misses
     }
-}
-
-/// Hints to the computer that simulates: element `at` is needed soon.
-#[inline]
-pub(super) fn prefetch<T>(of: &[T], at: usize) {
-    // SAFETY: a prefetch reads nothing the program could see, and any address is allowed.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(of.as_ptr().wrapping_add(at).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (of, at);
 }
 
 #[cfg(test)]

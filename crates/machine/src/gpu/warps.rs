@@ -1,6 +1,7 @@
 //! The warps of one core: until when each waits, and the core's walks in flight.
 
-use super::table::{Table, prefetch};
+use super::table::Table;
+use crate::near::bring;
 use mmulab_addr::{Pid, VirtAddr};
 
 /// The warps of a core.
@@ -54,7 +55,7 @@ impl Warps {
     /// Hints to the computer that simulates what an instruction of warp `number` begins with.
     #[inline]
     pub fn prefetch(&self, number: usize) {
-        prefetch(&self.waits, number);
+        bring(self.waits.as_ptr().wrapping_add(number));
         self.in_flight.prefetch();
     }
 }

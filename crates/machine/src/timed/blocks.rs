@@ -1,5 +1,6 @@
 //! Code as cores in time run it: decoded once for each block of the trace.
 
+use crate::near::bring;
 use mmulab_dataflow::{Class, Inst, Reg};
 use mmulab_isa::Decoder;
 use mmulab_timing::{Block, Renaming, TimingDesc, Unknown};
@@ -15,17 +16,19 @@ pub(super) struct Blocks {
     /// Whether what is assumed was said by who made the trace.
     declared: bool,
     known: Vec<Known>,
-    /// The number of each in `known`, by the identity of its code.
-    numbers: FxHashMap<u64, u32>,
-    /// The block that each place of the batch's code had last: most executions find theirs here.
+    /// The number of each in `known`, by where in memory its code is.
+    numbers: FxHashMap<usize, u32>,
+    /// The block that each place of a batch's code had last: executions find theirs here.
     places: Vec<Place>,
     /// What accesses wait for, where the trace says it: by number. `flow_at`: the number of the block at an address.
     flows: Vec<Box<[AccessFlow]>>,
     flow_at: FxHashMap<u64, u32>,
     /// The flow of the last words that began a block.
     last_flow: Option<u32>,
-    /// Of words that no code is known of.
-    plain: FxHashMap<Plain, Block>,
+    /// Of words that no code is known of: the blocks, their numbers by what is known, and what was asked for last.
+    plain: Vec<Block>,
+    plain_numbers: FxHashMap<Plain, u32>,
+    last_plain: Option<(Plain, u32)>,
     unknown: u64,
     prefetches: u64,
 }
@@ -42,7 +45,7 @@ struct Known {
 
 impl Known {
     fn new(decoder: &mut Decoder, renaming: Renaming, assumed: Unknown, code: &Arc<Code>) -> Self {
-        let accesses = code.ops.iter().map(|op| (op.instruction, op.store, 1 << op.size_shift));
+        let accesses = code.ops.iter().map(|op| (op.instruction, op.store, 1u16 << op.size_shift));
         let (insts, unknown, prefetches) = match &code.body {
             Body::Flow(insts) => (insts.to_vec(), 0, 0),
             Body::Bytes(bytes) => {
@@ -65,9 +68,6 @@ struct Place {
     code: usize,
     number: u32,
 }
-
-/// No code is there.
-const EMPTY: Place = Place { code: 0, number: 0 };
 
 /// Words that no code is known of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -97,7 +97,9 @@ impl Blocks {
             flows: Vec::new(),
             flow_at: FxHashMap::default(),
             last_flow: None,
-            plain: FxHashMap::default(),
+            plain: Vec::new(),
+            plain_numbers: FxHashMap::default(),
+            last_plain: None,
             unknown: 0,
             prefetches: 0,
         }
@@ -116,7 +118,8 @@ impl Blocks {
                 self.flows = blocks.iter().map(|block| block.accesses.clone().into()).collect();
                 self.flow_at = (0..).zip(blocks).map(|(number, block)| (block.at.raw(), number)).collect();
                 // What was made without them is of no use.
-                self.plain.clear();
+                self.plain_numbers.clear();
+                self.last_plain = None;
             }
             None => {}
         }
@@ -137,9 +140,9 @@ impl Blocks {
         self.unknown += if self.declared { 0 } else { count };
     }
 
-    /// The block that `code` is, about to be run, which its batch has at `place`.
+    /// The block at `place` of a batch's `code`, about to be run.
     #[inline(always)]
-    pub fn of(&mut self, place: usize, code: &Arc<Code>) -> &Block {
+    pub fn of(&mut self, place: usize, code: &[Arc<Code>]) -> &Block {
         let number = self.number(place, code);
         let known = &self.known[number];
         self.unknown += u64::from(known.unknown);
@@ -149,39 +152,48 @@ impl Blocks {
 
     /// The same of code that is passed, and not run.
     #[inline(always)]
-    pub fn seen(&mut self, place: usize, code: &Arc<Code>) -> &Block {
+    pub fn seen(&mut self, place: usize, code: &[Arc<Code>]) -> &Block {
         let number = self.number(place, code);
         &self.known[number].block
     }
 
     /// Where in `known` the block is.
     #[inline(always)]
-    fn number(&mut self, place: usize, code: &Arc<Code>) -> usize {
-        match self.places.get(place) {
-            Some(known) if known.code == Arc::as_ptr(code).addr() => known.number as usize,
-            _ => self.look_up(place, code) as usize,
+    fn number(&mut self, place: usize, code: &[Arc<Code>]) -> usize {
+        let wanted = Arc::as_ptr(&code[place]).addr();
+        if !self.places.get(place).is_some_and(|known| known.code == wanted) {
+            self.learn(place, code);
         }
+        self.places[place].number as usize
     }
 
-    /// The number of the block that `code` is: it is decoded when it is met first.
-    #[cold]
-    fn look_up(&mut self, place: usize, code: &Arc<Code>) -> u32 {
+    /// Finds the blocks of a batch's code from place `from` on. Those that are met first are decoded.
+    ///
+    /// A batch has some thousand blocks, and their numbers and instructions are not in the host's nearest caches. Here
+    /// the host looks for many of them at once. Looked for when each is run, the run would wait for each.
+    #[inline(never)]
+    fn learn(&mut self, from: usize, code: &[Arc<Code>]) {
         let Self { decoder, renaming, assumed, known, numbers, places, .. } = self;
-        let number = *numbers.entry(code.id()).or_insert_with(|| {
-            known.push(Known::new(decoder, *renaming, *assumed, code));
-            known.len() as u32 - 1
-        });
-        if places.len() <= place {
-            places.resize(place + 1, EMPTY);
+        places.truncate(from);
+        let first = places.len();
+        for code in &code[first..] {
+            let at = Arc::as_ptr(code).addr();
+            let number = *numbers.entry(at).or_insert_with(|| {
+                known.push(Known::new(decoder, *renaming, *assumed, code));
+                known.len() as u32 - 1
+            });
+            places.push(Place { code: at, number });
         }
-        places[place] = Place { code: Arc::as_ptr(code).addr(), number };
-        number
+        for place in &places[first..] {
+            for part in known[place.number as usize].block.lies_at() {
+                bring(part);
+            }
+        }
     }
 
     /// A block of `instructions` that makes `accesses` accesses of which no code is known; bit n of `stores`: access n
     /// stores. It begins at `start`, or is the rest of the block before.
     pub fn plain(&mut self, start: Option<u64>, instructions: u32, accesses: u32, stores: u64) -> &Block {
-        let (renaming, assumed) = (self.renaming, self.assumed);
         let instructions = instructions.max(accesses).max(1);
         self.idle(u64::from(instructions));
         if !self.flows.is_empty()
@@ -190,15 +202,27 @@ impl Blocks {
             self.last_flow = self.flow_at.get(&start).copied();
         }
         let key = Plain { instructions, accesses, stores, flow: self.last_flow, rest: start.is_none() };
-        let Self { flows, plain, .. } = self;
-        plain.entry(key).or_insert_with(|| {
+        let number = match self.last_plain {
+            Some((last, number)) if last == key => number,
+            _ => self.plain_number(key),
+        };
+        self.last_plain = Some((key, number));
+        &self.plain[number as usize]
+    }
+
+    /// The number of the block of these words, which is made when they are met first.
+    fn plain_number(&mut self, key: Plain) -> u32 {
+        let Self { flows, plain, plain_numbers, renaming, assumed, .. } = self;
+        let Plain { instructions, accesses, stores, flow, rest } = key;
+        *plain_numbers.entry(key).or_insert_with(|| {
             let is_store = |at: u32| stores >> at & 1 == 1;
-            let insts = match key.flow.and_then(|number| flows.get(number as usize)) {
-                Some(flow) => flowing(flow, key.rest, instructions, accesses),
-                None => assume(assumed, instructions, |at| at < accesses as usize && !is_store(at as u32)),
+            let insts = match flow.and_then(|number| flows.get(number as usize)) {
+                Some(flow) => flowing(flow, rest, instructions, accesses),
+                None => assume(*assumed, instructions, |at| at < accesses as usize && !is_store(at as u32)),
             };
             let accesses = (0..accesses).map(|at| (at as u16, is_store(at), 8));
-            Block::new(renaming, &insts, 0, accesses)
+            plain.push(Block::new(*renaming, &insts, 0, accesses));
+            plain.len() as u32 - 1
         })
     }
 }

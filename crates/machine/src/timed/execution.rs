@@ -53,7 +53,7 @@ impl Execution for InTime {
 
     #[inline(always)]
     fn trapped(time: &mut Timeline) {
-        time.trapped = true;
+        time.traps += 1;
     }
 
     #[inline(always)]

@@ -139,7 +139,7 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
             return Ok((time, arrival));
         };
         let mut time = self.translate(va, mmulab_addr::Access::Read, began)?;
-        if time.trapped {
+        if time.traps > 0 {
             // A prefetch that needs the kernel is given up, and the load's own walk begins. What the prefetch waited
             // for, such as for a walker, is no part of that.
             time.second_level_until += at - began;
@@ -253,7 +253,8 @@ impl<'a, B: Below, O: Observe> Port<'a, B, O> {
 impl<B: Below, O: Observe> Memory for Port<'_, B, O> {
     type Error = Ended;
 
-    #[inline]
+    // Inlined into the core, which calls this and `access` in one place each: what they find stays in registers.
+    #[inline(always)]
     fn fetch(&mut self, at: u64, instructions: u64) -> Result<Fetch, Ended> {
         let mut retired = 0;
         let mut fetch = Fetch { second_level_until: at, translated: at, there: at };
@@ -293,7 +294,7 @@ impl<B: Below, O: Observe> Memory for Port<'_, B, O> {
         Ok(fetch)
     }
 
-    #[inline]
+    #[inline(always)]
     fn access(&mut self, at: u64, store: bool, bytes: u64) -> Result<Access, Ended> {
         let mut done = Access { second_level_until: at, translated: at, there: at, ..Access::default() };
         let Some(word) = self.word(store) else { return Ok(done) };
@@ -303,7 +304,7 @@ impl<B: Below, O: Observe> Memory for Port<'_, B, O> {
         self.engine.state.account.counts.writes += u64::from(store);
         let (time, arrival) = if store { self.first(va, kind, at)? } else { self.load(va, at)? };
         (done.second_level_until, done.translated) = (time.second_level_until, time.at);
-        (done.walk_by, done.trapped) = (time.walk_by, time.trapped);
+        (done.walk_by, done.traps) = (time.walk_by, time.traps);
         (done.there, done.by) = (arrival.at, arrival.by);
         if let Some(pa) = time.pa {
             // The part of it in the next line of the same page.
@@ -321,7 +322,7 @@ impl<B: Below, O: Observe> Memory for Port<'_, B, O> {
             let time = self.translate(next.va(), kind, at)?;
             done.second_level_until = done.second_level_until.max(time.second_level_until);
             done.translated = done.translated.max(time.at);
-            done.trapped |= time.trapped;
+            done.traps += time.traps;
             done.there = done.there.max(done.translated);
             if let Some(pa) = time.pa {
                 done.there = done.there.max(self.data(time.at, pa).at);

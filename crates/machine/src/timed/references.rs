@@ -61,7 +61,7 @@ fn run_blocks<B: Below, O: Observe>(
                         at += 1;
                         if core.follows_branches() {
                             let start = batch.refs.get(at).map_or(0, |word| word.va().raw());
-                            core.pass(blocks.seen(index, &batch.code[index]), start);
+                            core.pass(blocks.seen(index, &batch.code), start);
                         }
                     }
                     Item::Access(..) => {
@@ -89,7 +89,7 @@ fn run_blocks<B: Below, O: Observe>(
             }
             Item::Code(index) => {
                 at += 1;
-                blocks.of(index, &batch.code[index])
+                blocks.of(index, &batch.code)
             }
             Item::Access(..) => {
                 let Words { instructions, accesses, stores } = plain(&batch.refs[at..]);

@@ -5,7 +5,7 @@ use crate::{cpu::Clock, engine::State};
 use mmulab_addr::PhysAddr;
 use mmulab_timing::TimingDesc;
 
-/// When the parts of a reference were done.
+/// When the parts of a reference were done. All fields are whole words, as those of [`mmulab_timing::Access`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timeline {
     /// How far it is: at first when it was issued, then when each thing was done.
@@ -15,9 +15,9 @@ pub(crate) struct Timeline {
     /// What its walks took once they had begun.
     pub walking: u64,
     /// How far away the last line was that a walk read ([`mmulab_walker::Caches::depth`]).
-    pub walk_by: u8,
-    /// Whether a kernel had to do something.
-    pub trapped: bool,
+    pub walk_by: u64,
+    /// How often a kernel had to do something.
+    pub traps: u64,
     /// Where the reference goes; none if it was passed over.
     pub pa: Option<PhysAddr>,
 }
