@@ -30,6 +30,23 @@ impl Ring {
             self.next = 0;
         }
     }
+
+    /// Takes the next `count` entries until `until`.
+    #[inline(always)]
+    pub fn take_many(&mut self, count: usize, until: u64) {
+        // Most instructions need one or none. A loop for them would be made ready for many.
+        if count > 0 {
+            self.take(until);
+        }
+        if count > 1 {
+            self.take_more(count - 1, until);
+        }
+    }
+
+    #[cold]
+    fn take_more(&mut self, count: usize, until: u64) {
+        (0..count).for_each(|_| self.take(until));
+    }
 }
 
 /// Places in each cycle for instructions that come in order: dispatch and retirement.

@@ -33,16 +33,21 @@ const UNUSED: u64 = 1 << USED_BITS;
 ///
 /// entry      | cycle: 44 bits | step: 12 | used: 8 |
 /// ```
+///
+/// Most searches begin in the run of full cycles that the last one went through. So this run is kept, and passed over
+/// at once.
 #[derive(Clone, Debug)]
 pub struct Slots {
     places: Places,
     entries: Box<[u64; KEPT]>,
+    /// A run of cycles that are all full: its first, and the one behind it.
+    full: (u64, u64),
 }
 
 impl Slots {
     /// `width` units.
     pub fn new(width: PerCycle) -> Self {
-        Self { places: width.places(), entries: Box::new([UNUSED; KEPT]) }
+        Self { places: width.places(), entries: Box::new([UNUSED; KEPT]), full: (0, 0) }
     }
 
     /// The first cycle at `earliest` or later in which a unit is free; it is taken.
@@ -63,9 +68,15 @@ impl Slots {
                 entry = cycle << CYCLE | UNUSED;
                 self.entries[at] = entry;
             }
-            if entry & USED < self.places.of(cycle) {
+            let places = self.places.of(cycle);
+            if entry & USED < places {
                 self.entries[at] = entry + 1;
+                self.note(earliest, cycle + u64::from((entry & USED) + 1 == places));
                 return cycle;
+            }
+            if cycle == earliest && self.full.0 <= cycle && cycle < self.full.1 {
+                cycle = self.full.1;
+                continue;
             }
             let step = entry >> USED_BITS & MOST;
             if let Some(before) = before.replace(at) {
@@ -74,6 +85,17 @@ impl Slots {
                 *entry += step.min(room) << USED_BITS;
             }
             cycle += step;
+        }
+    }
+
+    /// All cycles from `from` to the one before `to` are full.
+    #[inline(always)]
+    fn note(&mut self, from: u64, to: u64) {
+        let (first, end) = self.full;
+        if from <= end && first <= to {
+            self.full = (first.min(from), end.max(to));
+        } else if from < to {
+            self.full = (from, to);
         }
     }
 }

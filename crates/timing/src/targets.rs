@@ -20,6 +20,7 @@ pub struct Targets {
 #[derive(Clone, Debug)]
 struct Level {
     branches: Box<[u64]>,
+    sets: usize,
     ways: usize,
     bubbles: u64,
 }
@@ -28,7 +29,7 @@ impl Level {
     /// The set of the branch at this address.
     #[inline(always)]
     fn set(&mut self, branch: u64) -> &mut [u64] {
-        let set = place(branch, self.branches.len() / self.ways);
+        let set = place(branch, self.sets);
         &mut self.branches[set * self.ways..][..self.ways]
     }
 
@@ -56,8 +57,9 @@ impl Targets {
     /// Empty buffers, as `desc` says, which [`BranchTargets::check`] found good.
     pub fn new(desc: &BranchTargets) -> Self {
         let level = |buffer: &TargetBuffer| {
-            let branches = vec![EMPTY; buffer.entries as usize].into();
-            Level { branches, ways: buffer.ways as usize, bubbles: u64::from(buffer.bubbles) }
+            let (entries, ways) = (buffer.entries as usize, buffer.ways as usize);
+            let branches = vec![EMPTY; entries].into();
+            Level { branches, sets: entries / ways, ways, bubbles: u64::from(buffer.bubbles) }
         };
         Self { levels: desc.buffers.iter().map(level).collect(), decode_cycles: u64::from(desc.decode_cycles) }
     }
