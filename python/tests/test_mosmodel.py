@@ -63,8 +63,22 @@ def test_times_are_compared_within_a_round() -> None:
     rounds = [1.5**n for n in range(7)]
     settings = [{"runs": [{"user_s": share * r} for r in rounds]} for share in (1.0, 2 / 3)]
     found = mosmodel.times(settings, "user_s")
-    assert found.seconds == pytest.approx([rounds[3], rounds[3] * 2 / 3])
+    fastest = sum(rounds[:3]) / 3
+    assert found.seconds == pytest.approx([fastest, fastest * 2 / 3])
     assert found.worst_noise == pytest.approx(0)
+
+
+def test_runs_that_neighbours_made_longer_change_no_time() -> None:
+    drawn = random.Random(7)
+    quiet = [[share * (1 + 0.01 * drawn.random()) for _ in range(30)] for share in (1.0, 0.8, 0.9)]
+    loud = [[run * (drawn.uniform(1.5, 3) if drawn.random() < 0.2 else 1) for run in runs] for runs in quiet]
+    found = [
+        mosmodel.times([{"runs": [{"user_s": run} for run in runs]} for runs in times], "user_s")
+        for times in (quiet, loud)
+    ]
+    assert found[1].seconds == pytest.approx(found[0].seconds, rel=0.005)
+    # The interval knows that fewer runs were quiet.
+    assert max(found[0].noise[1:]) < max(found[1].noise[1:]) < 0.1
 
 
 def test_a_recording_is_run_under_the_layouts_of_the_stopwatch(build: Build, tmp_path: Path) -> None:
