@@ -20,8 +20,8 @@ const LINE_BYTES: u64 = 64;
 /// (docs/results/forecast-causes.md).
 const JOINED_BYTES: u64 = 8;
 
-/// What a load or store took. All fields are whole words: a processor that has just written a few bytes cannot at once
-/// read the word around them, as a copy of a smaller field does.
+/// What a load or store took. All fields are whole words. A copy of a smaller field may read the word around it, and a
+/// processor that has just written a part of a word reads it late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
     /// The virtual address.
