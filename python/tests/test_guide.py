@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import rich_click as click
 from conftest import CHECKOUT, Cli, Ran
 
-from mmulab.cli.app import invoke
-from mmulab.reproduce.compendia import speedup, thresholds
+from mmulab import UserError
+from mmulab.cli.app import app, invoke
 from mmulab.reproduce.mix import gpu
-from mmulab.reproduce.pte_coalescing import group_size
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs" / "guide").glob("*.md"))]
 QUESTIONS = sorted((CHECKOUT / "docs" / "questions").glob("*.md"))
@@ -25,22 +25,23 @@ SMALLER = {"3G": "40k", "3500M": "60k", "500M": "20k", "100M": "20k"}
 # stand.
 LESS = {
     ("probe",): ["--from", str(CHECKOUT / "tests" / "data" / "probe-zen4-guest.json")],
-    ("reproduce", "elastic-fault-latency"): ["--touches", "1000"],
-    ("reproduce", "compendia-figure-15"): ["--updates", "500"],
     ("reproduce", "elastic-sizes"): ["--max-instructions", "20k"],
     ("reproduce", "elastic-mixes"): ["--max-instructions", "20k"],
-    ("reproduce", "together"): ["--max-instructions", "10k"],
-    ("reproduce", "leshy"): ["--seconds", "1"],
 }
-# Some have no option for it: the module, and the values that the suite gives its names.
-PATCHED = {
-    ("reproduce", "pte-coalescing-group-size"): (
-        group_size,
-        {"REFERENCES": 20_000, "DENSE": ("gen:gups?footprint=16M&updates=20k",), "SHARES": (0.5, 1.0)},
-    ),
-    ("reproduce", "gpu-tlbs"): (gpu, {"QUICK_INSTRUCTIONS": 10_000}),
-    ("reproduce", "compendia-thresholds"): (thresholds, {"QUICK_INSTRUCTIONS": 2000}),
-    ("reproduce", "compendia-speedup"): (speedup, {"QUICK_INSTRUCTIONS": 2000}),
+# One has no option for it: the module, and the values that the suite gives its names.
+PATCHED = {("reproduce", "gpu-tlbs"): (gpu, {"QUICK_INSTRUCTIONS": 10_000})}
+# Experiments that other tests run whole, as commands too: by the file. Here the suite only reads their options.
+READ = {
+    "compendia-figure-15": "test_reproduce_compendia.py",
+    "compendia-speedup": "test_reproduce_compendia.py",
+    "compendia-thresholds": "test_reproduce_compendia.py",
+    "elastic-fault-latency": "test_reproduce_elastic.py",
+    "elastic-systems": "test_reproduce_elastic.py",
+    "leshy": "test_leshy.py",
+    "pte-coalescing-group-size": "test_reproduce.py",
+    "pte-coalescing-table": "test_reproduce.py",
+    "speedups": "test_speedups.py",
+    "together": "test_together.py",
 }
 PROGRAM = r"""
 #include <stdio.h>
@@ -106,9 +107,23 @@ def _less(words: list[str]) -> list[str]:
     return [*words, *next((more for first, more in LESS.items() if tuple(words[: len(first)]) == first), [])]
 
 
+def _is_read(words: list[str]) -> bool:
+    """Whether the suite only reads the options of a command."""
+    return words[0] == "reproduce" and words[1] in READ
+
+
 def _takes_long(words: list[str]) -> bool:
     """Whether the suite runs less of a command than a page shows."""
-    return _less(words) != words or tuple(words[:2]) in PATCHED
+    return _less(words) != words or tuple(words[:2]) in PATCHED or _is_read(words)
+
+
+def _read(words: list[str]) -> None:
+    """Reads the options of an experiment's command as the command line does. Raises click's errors."""
+    experiments = app.get_command(click.Context(app), words[0])
+    assert isinstance(experiments, click.Group)
+    experiment = experiments.get_command(click.Context(experiments), words[1])
+    assert experiment is not None, words[1]
+    experiment.make_context(words[1], words[2:])
 
 
 def _run_page(prepared: Cli, tmp_path: Path, page: Path, run: Callable[[list[str]], Ran]) -> None:
@@ -131,9 +146,14 @@ def test_the_commands_of_a_page_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Those that take long with smaller inputs."""
+    """Those that take long with smaller inputs. Options of experiments that other tests run are read."""
 
     def run(words: list[str]) -> Ran:
+        if _is_read(words):
+            with monkeypatch.context() as patch:
+                patch.chdir(tmp_path)
+                _read(words)
+            return Ran(0, "", "")
         if tuple(words[:2]) not in PATCHED:
             return prepared(*_less(words))
         module, values = PATCHED[words[0], words[1]]
@@ -219,6 +239,19 @@ def test_lines_of_an_answer_are_found_in_their_order() -> None:
         ("mmulab run    x", ["a"]),
         ("mmulab y", []),
     ]
+
+
+def test_options_that_are_read_are_those_of_the_command(tmp_path: Path) -> None:
+    trace = ["reproduce", "pte-coalescing-table", "--trace", str(tmp_path / "none.mmt")]
+    _read([*trace[:3], "gen:gups"])
+    for wrong in (trace, [*trace[:3], "gen:gups", "--beside"], ["reproduce", "together", "--max-instructions", "few"]):
+        with pytest.raises((click.UsageError, UserError)):
+            _read(wrong)
+
+
+def test_experiments_whose_options_are_read_are_run_by_other_tests() -> None:
+    for experiment, file in READ.items():
+        assert f'"{experiment}"' in (CHECKOUT / "python" / "tests" / file).read_text("utf-8"), experiment
 
 
 def test_the_pages_show_commands() -> None:
