@@ -36,6 +36,8 @@ struct Level {
 struct Gone {
     line: u64,
     at: u64,
+    /// Whether a walk had brought it.
+    is_table: bool,
 }
 
 /// What a level says of a line.
@@ -58,12 +60,14 @@ struct Copy {
     retention: Option<Retention>,
     /// Of a victim cache that tells lines that were used from it from those that were not.
     fresh: Option<Fresh>,
+    /// Which slots have lines that a walk brought; kept only where a cache tells such lines from others.
+    tables: Option<Box<[bool]>>,
 }
 
 impl Level {
-    /// Looks for a line, which is there from now on, but for a victim cache, which is not written.
+    /// Looks for a line, which is there from now on, but for a victim cache, which is not written. `is_table`: for a walk.
     #[inline(always)]
-    fn read(&mut self, core: usize, line: u64, now: u64) -> Looked {
+    fn read(&mut self, core: usize, line: u64, now: u64, is_table: bool) -> Looked {
         let (set, mine) = (self.sets.of(line), self.mine(core));
         let copy = &mut self.copies[mine];
         if let Some(way) = copy.find(set, line) {
@@ -73,12 +77,12 @@ impl Level {
                 // Memory sends it to the level before now: when it leaves that one, it is fresh again.
                 copy.remove(set, way);
             }
-            return Looked { found: false, gone: Some(Gone { line, at }) };
+            return Looked { found: false, gone: Some(Gone { line, at, is_table }) };
         }
         if self.victim {
             return Looked { found: false, gone: None };
         }
-        Looked { found: false, gone: copy.take(set, self.ways, line, now) }
+        Looked { found: false, gone: copy.take(set, self.ways, line, now, is_table) }
     }
 
     /// Whether a line was there; it is from now on. For caches in which nothing else moves lines.
@@ -99,8 +103,8 @@ impl Level {
         let copy = &mut self.copies[mine];
         match copy.find(set, gone.line) {
             Some(way) => copy.place(set * self.ways + way, gone.at),
-            None if copy.fresh.as_mut().is_none_or(Fresh::admits) => {
-                copy.take(set, self.ways, gone.line, gone.at);
+            None if gone.is_table || copy.fresh.as_mut().is_none_or(Fresh::admits) => {
+                copy.take(set, self.ways, gone.line, gone.at, gone.is_table);
             }
             None => {}
         }
@@ -141,16 +145,18 @@ impl Copy {
     /// Takes in a line that is not there at `now`: the line that went for it, and when it did, or a neighbour had
     /// displaced it.
     #[inline(always)]
-    fn take(&mut self, set: usize, ways: usize, line: u64, now: u64) -> Option<Gone> {
+    fn take(&mut self, set: usize, ways: usize, line: u64, now: u64, is_table: bool) -> Option<Gone> {
         let (way, gone) = self.admit(set, line);
         let slot = set * ways + way;
         let at = self.displaced(slot, gone, now).unwrap_or(now);
         self.place(slot, now);
-        if let Some(fresh) = &mut self.fresh {
+        // A line of a page table is like one that was used from there.
+        if !is_table && let Some(fresh) = &mut self.fresh {
             fresh.place(slot, now);
             each!(&mut self.lines, lines => lines.demote(set, way));
         }
-        (gone != EMPTY).then_some(Gone { line: gone, at })
+        let was_table = self.tables.as_mut().is_some_and(|tables| std::mem::replace(&mut tables[slot], is_table));
+        (gone != EMPTY).then_some(Gone { line: gone, at, is_table: was_table })
     }
 
     /// When a neighbour displaced the line in a slot, if one did.
@@ -204,6 +210,7 @@ impl Caches {
             let what = format!("{} levels are more than {}", desc.len(), Self::MAX_LEVELS);
             return Err(WalkerError { place: "cache".into(), what });
         }
+        let tells_tables = desc.iter().any(|d| d.fresh.is_some());
         let level = |d: &CacheDesc| {
             let bad = |what| WalkerError { place: format!("cache.{}", d.name), what };
             let lines = d.lines().ok_or_else(|| bad(format!("size '{}' is not a multiple of 64 bytes", d.size)))?;
@@ -216,6 +223,7 @@ impl Caches {
                     .retention_cycles
                     .map(|cycles| Retention::new(lines as usize, cycles, d.retention_shape.unwrap_or(1.0))),
                 fresh: d.fresh.as_ref().map(|fresh| Fresh::new(lines as usize, fresh)),
+                tables: tells_tables.then(|| vec![false; lines as usize].into()),
             };
             if d.fresh.is_some() && !d.victim {
                 return Err(bad("`fresh` is for victim caches: set `victim = true`, or leave it out".into()));
@@ -259,20 +267,26 @@ impl Caches {
     /// which gets the line that went for it in the level before.
     #[inline]
     pub fn read(&mut self, core: usize, pa: PhysAddr) -> Served {
-        self.search(core, pa, |level| !level.code)
+        self.search(core, pa, false, |level| !level.code)
+    }
+
+    /// As [`Caches::read`], for a walk.
+    #[inline]
+    pub fn read_table(&mut self, core: usize, pa: PhysAddr) -> Served {
+        self.search(core, pa, true, |level| !level.code)
     }
 
     /// As [`Caches::read`], for a fetch: by way of the instruction cache, if there is one, in place of the first level.
     #[inline]
     pub fn fetch(&mut self, core: usize, pa: PhysAddr) -> Served {
         let has_code = self.has_code;
-        self.search(core, pa, |level| level.code || level.depth > 0 || !has_code)
+        self.search(core, pa, false, |level| level.code || level.depth > 0 || !has_code)
     }
 
     /// As [`Caches::read`], from the second level on: what a prefetcher brings there.
     #[inline]
     pub fn prefetch_line(&mut self, core: usize, pa: PhysAddr) -> Served {
-        self.search(core, pa, |level| !level.code && level.depth > 0)
+        self.search(core, pa, false, |level| !level.code && level.depth > 0)
     }
 
     /// The depth of memory among levels of data: see [`Caches::depth`].
@@ -304,13 +318,13 @@ impl Caches {
     /// The lines of a page come into the second level, for a kernel stores to them. Nobody waits for memory.
     pub fn store_page(&mut self, core: usize, page: PhysAddr) {
         for line in 0..BASE_BYTES / LINE_BYTES {
-            self.look(core, PhysAddr(page.0 + line * LINE_BYTES), |level| !level.code && level.depth > 0);
+            self.look(core, PhysAddr(page.0 + line * LINE_BYTES), false, |level| !level.code && level.depth > 0);
         }
     }
 
     #[inline(always)]
-    fn search(&mut self, core: usize, pa: PhysAddr, takes_part: impl Fn(&Level) -> bool) -> Served {
-        match self.look(core, pa, takes_part) {
+    fn search(&mut self, core: usize, pa: PhysAddr, is_table: bool, takes_part: impl Fn(&Level) -> bool) -> Served {
+        match self.look(core, pa, is_table, takes_part) {
             Some(served) => served,
             None => Served { by: self.levels.len() as u8, cycles: self.memory.of(pa.0 / LINE_BYTES, self.now) },
         }
@@ -318,7 +332,13 @@ impl Caches {
 
     /// The level that had a line; None if memory sends it.
     #[inline(always)]
-    fn look(&mut self, core: usize, pa: PhysAddr, takes_part: impl Fn(&Level) -> bool) -> Option<Served> {
+    fn look(
+        &mut self,
+        core: usize,
+        pa: PhysAddr,
+        is_table: bool,
+        takes_part: impl Fn(&Level) -> bool,
+    ) -> Option<Served> {
         let line = pa.0 / LINE_BYTES;
         if self.is_plain {
             for (by, level) in self.levels.iter_mut().enumerate().filter(|(_, level)| takes_part(level)) {
@@ -336,7 +356,7 @@ impl Caches {
             if let Some(gone) = before {
                 level.keep(core, gone);
             }
-            let looked = level.read(core, line, self.now);
+            let looked = level.read(core, line, self.now, is_table);
             if level.victim
                 && before.is_none()
                 && let Some(gone) = evicted
@@ -493,6 +513,24 @@ mod tests {
         assert_eq!(cycles(&mut caches, 5), 10);
         // Lines 3 and 4 are gone.
         assert_eq!([3, 4].map(|line| cycles(&mut caches, line)), [100, 100]);
+    }
+
+    #[test]
+    fn a_line_of_a_page_table_is_no_fresh_line() {
+        // Of fresh lines none is admitted, and neighbours displace those that are.
+        for mut caches in [admitting(0.0, None), admitting(1.0, Some(1000))] {
+            let mut table = |time: u64, line: u64| {
+                caches.set_time(time << 20);
+                caches.read_table(0, PhysAddr(line * LINE_BYTES)).cycles
+            };
+            assert_eq!([0, 1, 2].map(|line| table(0, line)), [100; 3]);
+            assert_eq!(table(100, 0), 10);
+            // Data that took its place in the near level are fresh when they leave it.
+            caches.set_time(100 << 20);
+            assert_eq!([5, 6, 7].map(|line| cycles(&mut caches, line)), [100; 3]);
+            caches.set_time(200 << 20);
+            assert_eq!(cycles(&mut caches, 5), 100);
+        }
     }
 
     #[test]

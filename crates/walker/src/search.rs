@@ -41,7 +41,7 @@ impl Walker {
                         return Err(refusal);
                     }
                 };
-                let Served { by, cycles: took } = caches.read(self.core, at);
+                let Served { by, cycles: took } = caches.read_table(self.core, at);
                 ends += took + self.read_cycles;
                 self.levels[usize::from(read.level) - 1].served_by[usize::from(by)] += 1;
                 let (level, server) = (read.level, Server::Cache(by));

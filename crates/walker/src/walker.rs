@@ -344,7 +344,7 @@ impl Walker {
 
     #[inline]
     fn read<B: Below>(&mut self, caches: &mut Caches, step: Step, at: PhysAddr, below: &mut B) -> u32 {
-        let Served { by, cycles } = caches.read(self.core, at);
+        let Served { by, cycles } = caches.read_table(self.core, at);
         self.levels[usize::from(step.level) - 1].served_by[usize::from(by)] += 1;
         let record = StepRecord { level: step.level, pa: at, server: Server::Cache(by), cycles, pace: Pace::Next };
         below.note(&record);
