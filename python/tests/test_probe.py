@@ -606,9 +606,9 @@ def test_a_second_level_has_the_ways_that_a_neighbour_on_the_core_leaves(
 @pytest.mark.parametrize(
     ("admits", "confidence", "others", "fresh"),
     [
-        (0.456, "medium", 17e6, {"admits": 0.456, "retention_cycles": 17_000_000}),
+        (0.456, "medium", 17e6, {"admits": 0.456, "retention_cycles": 17_000_000, "tables": False}),
         (0.97, "high", 17e6, None),
-        (0.97, "high", 50e6, {"admits": 0.97, "retention_cycles": 17_000_000}),
+        (0.97, "high", 50e6, {"admits": 0.97, "retention_cycles": 17_000_000, "tables": False}),
         (0.4, "low", 50e6, None),
     ],
 )

@@ -60,12 +60,13 @@ struct Copy {
     retention: Option<Retention>,
     /// Of a victim cache that tells lines that were used from it from those that were not.
     fresh: Option<Fresh>,
-    /// Which slots have lines that a walk brought; kept only where a cache tells such lines from others.
+    /// Which slots have lines that a walk brought; kept only where a cache treats such lines in another way.
     tables: Option<Box<[bool]>>,
 }
 
 impl Level {
-    /// Looks for a line, which is there from now on, but for a victim cache, which is not written. `is_table`: for a walk.
+    /// Looks for a line, which is there from now on, but for a victim cache, which is not written. `is_table`: a walk
+    /// asks.
     #[inline(always)]
     fn read(&mut self, core: usize, line: u64, now: u64, is_table: bool) -> Looked {
         let (set, mine) = (self.sets.of(line), self.mine(core));
@@ -103,7 +104,7 @@ impl Level {
         let copy = &mut self.copies[mine];
         match copy.find(set, gone.line) {
             Some(way) => copy.place(set * self.ways + way, gone.at),
-            None if gone.is_table || copy.fresh.as_mut().is_none_or(Fresh::admits) => {
+            None if copy.fresh.as_mut().is_none_or(|fresh| fresh.admits(gone.is_table)) => {
                 copy.take(set, self.ways, gone.line, gone.at, gone.is_table);
             }
             None => {}
@@ -150,8 +151,7 @@ impl Copy {
         let slot = set * ways + way;
         let at = self.displaced(slot, gone, now).unwrap_or(now);
         self.place(slot, now);
-        // A line of a page table is like one that was used from there.
-        if !is_table && let Some(fresh) = &mut self.fresh {
+        if let Some(fresh) = self.fresh.as_mut().filter(|fresh| fresh.has_kind(is_table)) {
             fresh.place(slot, now);
             each!(&mut self.lines, lines => lines.demote(set, way));
         }
@@ -210,7 +210,7 @@ impl Caches {
             let what = format!("{} levels are more than {}", desc.len(), Self::MAX_LEVELS);
             return Err(WalkerError { place: "cache".into(), what });
         }
-        let tells_tables = desc.iter().any(|d| d.fresh.is_some());
+        let knows_tables = desc.iter().any(|d| d.fresh.as_ref().is_some_and(|fresh| !fresh.tables));
         let level = |d: &CacheDesc| {
             let bad = |what| WalkerError { place: format!("cache.{}", d.name), what };
             let lines = d.lines().ok_or_else(|| bad(format!("size '{}' is not a multiple of 64 bytes", d.size)))?;
@@ -223,7 +223,7 @@ impl Caches {
                     .retention_cycles
                     .map(|cycles| Retention::new(lines as usize, cycles, d.retention_shape.unwrap_or(1.0))),
                 fresh: d.fresh.as_ref().map(|fresh| Fresh::new(lines as usize, fresh)),
-                tables: tells_tables.then(|| vec![false; lines as usize].into()),
+                tables: knows_tables.then(|| vec![false; lines as usize].into()),
             };
             if d.fresh.is_some() && !d.victim {
                 return Err(bad("`fresh` is for victim caches: set `victim = true`, or leave it out".into()));
@@ -491,7 +491,12 @@ mod tests {
 
     /// Two levels of 2 and 4 lines, as [`caches`], whose second level admits a share of fresh lines.
     fn admitting(admits: f64, far: Option<u64>) -> Caches {
-        let fresh = Some(FreshDesc { admits, retention_cycles: far });
+        admitting_tables(admits, far, true)
+    }
+
+    /// The same. `tables`: lines of page tables are fresh, too.
+    fn admitting_tables(admits: f64, far: Option<u64>, tables: bool) -> Caches {
+        let fresh = Some(FreshDesc { admits, retention_cycles: far, tables });
         let levels = [desc("near", 2, 1, false), CacheDesc { fresh, ..desc("far", 4, 10, true) }];
         Caches::new(&levels, &rules(), 1).unwrap()
     }
@@ -516,9 +521,17 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_page_table_is_no_fresh_line() {
-        // Of fresh lines none is admitted, and neighbours displace those that are.
-        for mut caches in [admitting(0.0, None), admitting(1.0, Some(1000))] {
+    fn a_line_of_a_page_table_need_not_be_fresh() {
+        // Of fresh lines none is admitted, or neighbours displace those that are.
+        for (admits, far) in [(0.0, None), (1.0, Some(1000))] {
+            let mut all = admitting(admits, far);
+            all.set_time(0);
+            let from_walks = |caches: &mut Caches, line: u64| caches.read_table(0, PhysAddr(line * LINE_BYTES)).cycles;
+            assert_eq!([0, 1, 2].map(|line| from_walks(&mut all, line)), [100; 3]);
+            all.set_time(100 << 20);
+            assert_eq!(from_walks(&mut all, 0), 100);
+
+            let mut caches = admitting_tables(admits, far, false);
             let mut table = |time: u64, line: u64| {
                 caches.set_time(time << 20);
                 caches.read_table(0, PhysAddr(line * LINE_BYTES)).cycles
@@ -559,7 +572,7 @@ mod tests {
 
     #[test]
     fn only_a_victim_cache_has_fresh_lines() {
-        let fresh = Some(FreshDesc { admits: 0.5, retention_cycles: None });
+        let fresh = Some(FreshDesc { admits: 0.5, retention_cycles: None, tables: true });
         let levels = [desc("near", 2, 1, false), CacheDesc { fresh, ..desc("far", 4, 10, false) }];
         assert!(Caches::new(&levels, &rules(), 1).is_err_and(|e| e.what.contains("`victim = true`")));
     }

@@ -152,8 +152,7 @@ pub struct CacheDesc {
 ///
 /// Few of them are ever used again, so it does not keep them for long. A fresh line is the one of its set that goes
 /// next (LRU insertion policy: Qureshi et al., Adaptive Insertion Policies for High Performance Caching, ISCA 2007).
-/// Once used from the cache, it is a line like all others. So is a line that a walk brought: programs on a Zen 4 showed
-/// that (docs/results/forecast-causes.md).
+/// Once used from the cache, it is a line like all others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FreshDesc {
@@ -166,6 +165,18 @@ pub struct FreshDesc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
     pub retention_cycles: Option<u64>,
+    /// Whether lines of page tables that a walk brought are fresh, too. On a Zen 4 they are not
+    /// (docs/results/forecast-causes.md). Default true.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub tables: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(tables: &bool) -> bool {
+    *tables
 }
 
 impl CacheDesc {

@@ -14,6 +14,8 @@ use mmulab_addr::{GOLDEN, mix};
 
 /// Which lines of a cache are fresh, and which lines may become so.
 pub struct Fresh {
+    /// Whether lines of page tables are fresh, too.
+    tables: bool,
     /// Below which number a line is admitted; None admits all.
     below: Option<u64>,
     drawn: u64,
@@ -26,6 +28,7 @@ impl Fresh {
     /// A cache of `slots` lines.
     pub fn new(slots: usize, desc: &FreshDesc) -> Self {
         Self {
+            tables: desc.tables,
             below: (desc.admits < 1.0).then_some((desc.admits * u64::MAX as f64) as u64),
             drawn: 0,
             is: vec![false; slots],
@@ -33,9 +36,18 @@ impl Fresh {
         }
     }
 
+    /// Whether lines that memory sent, for a walk or not, are fresh.
+    #[inline]
+    pub fn has_kind(&self, is_table: bool) -> bool {
+        self.tables || !is_table
+    }
+
     /// Whether the next line is admitted.
     #[inline]
-    pub fn admits(&mut self) -> bool {
+    pub fn admits(&mut self, is_table: bool) -> bool {
+        if !self.has_kind(is_table) {
+            return true;
+        }
         let Some(below) = self.below else { return true };
         self.drawn += 1;
         mix(self.drawn.wrapping_mul(GOLDEN)) < below
@@ -76,15 +88,15 @@ mod tests {
     #[test]
     fn the_share_asked_for_is_admitted() {
         for admits in [0.0, 0.01, 0.3, 0.999, 1.0] {
-            let mut fresh = Fresh::new(1, &FreshDesc { admits, retention_cycles: None });
-            let admitted = (0..100_000).filter(|_| fresh.admits()).count() as f64 / 100_000.0;
+            let mut fresh = Fresh::new(1, &FreshDesc { admits, retention_cycles: None, tables: true });
+            let admitted = (0..100_000).filter(|_| fresh.admits(false)).count() as f64 / 100_000.0;
             assert!((admitted - admits).abs() < 0.005, "{admitted} of {admits}");
         }
     }
 
     #[test]
     fn only_fresh_lines_have_a_time_of_their_own() {
-        let mut fresh = Fresh::new(2, &FreshDesc { admits: 1.0, retention_cycles: Some(1 << 20) });
+        let mut fresh = Fresh::new(2, &FreshDesc { admits: 1.0, retention_cycles: Some(1 << 20), tables: true });
         fresh.place(1, 0);
         assert!(fresh.has(1) && !fresh.has(0));
         let left = (0..1000).filter(|&line| fresh.displaced(1, line, 1 << 20).is_none()).count();
