@@ -161,7 +161,7 @@ impl Blocks {
     #[inline(always)]
     fn number(&mut self, place: usize, code: &[Arc<Code>]) -> usize {
         let wanted = Arc::as_ptr(&code[place]).addr();
-        if !self.places.get(place).is_some_and(|known| known.code == wanted) {
+        if self.places.get(place).is_none_or(|known| known.code != wanted) {
             self.learn(place, code);
         }
         self.places[place].number as usize
