@@ -15,6 +15,7 @@ from conftest import CHECKOUT, Cli, Ran
 from mmulab import UserError
 from mmulab.cli.app import app, invoke
 from mmulab.reproduce.mix import gpu
+from mmulab.reproduce.pte_coalescing import group_size
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs" / "guide").glob("*.md"))]
 QUESTIONS = sorted((CHECKOUT / "docs" / "questions").glob("*.md"))
@@ -28,8 +29,14 @@ LESS = {
     ("reproduce", "elastic-sizes"): ["--max-instructions", "20k"],
     ("reproduce", "elastic-mixes"): ["--max-instructions", "20k"],
 }
-# One has no option for it: the module, and the values that the suite gives its names.
-PATCHED = {("reproduce", "gpu-tlbs"): (gpu, {"QUICK_INSTRUCTIONS": 10_000})}
+# Some have no option for it: the module, and the values that the suite gives its names.
+PATCHED = {
+    ("reproduce", "gpu-tlbs"): (gpu, {"QUICK_INSTRUCTIONS": 10_000}),
+    ("reproduce", "pte-coalescing-group-size"): (
+        group_size,
+        {"REFERENCES": 20_000, "DENSE": ("gen:gups?footprint=16M&updates=20k",), "SHARES": (0.5, 1.0)},
+    ),
+}
 # Experiments that other tests run whole, as commands too: by the file. Here the suite only reads their options.
 READ = {
     "compendia-figure-15": "test_reproduce_compendia.py",
@@ -38,7 +45,6 @@ READ = {
     "elastic-fault-latency": "test_reproduce_elastic.py",
     "elastic-systems": "test_reproduce_elastic.py",
     "leshy": "test_leshy.py",
-    "pte-coalescing-group-size": "test_reproduce.py",
     "pte-coalescing-table": "test_reproduce.py",
     "speedups": "test_speedups.py",
     "together": "test_together.py",
