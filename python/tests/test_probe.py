@@ -604,16 +604,17 @@ def test_a_second_level_has_the_ways_that_a_neighbour_on_the_core_leaves(
 
 @pytest.mark.usefixtures("unfitted")
 @pytest.mark.parametrize(
-    ("admits", "confidence", "others", "fresh"),
+    ("admits", "confidence", "others", "displaces", "fresh"),
     [
-        (0.456, "medium", 17e6, {"admits": 0.456, "retention_cycles": 17_000_000, "tables": False}),
-        (0.97, "high", 17e6, None),
-        (0.97, "high", 50e6, {"admits": 0.97, "retention_cycles": 17_000_000, "tables": False}),
-        (0.4, "low", 50e6, None),
+        (0.456, "medium", 17e6, 0.1, {"admits": 0.456, "retention_cycles": 17_000_000, "tables": False}),
+        (0.97, "high", 17e6, 0.9, None),
+        (0.97, "high", 50e6, 0.5, {"admits": 0.97, "retention_cycles": 17_000_000, "tables": False}),
+        (0.97, "high", 50e6, 0.7, {"admits": 0.97, "retention_cycles": 17_000_000, "goes_next": False, "tables": False}),
+        (0.4, "low", 50e6, 0.9, None),
     ],
 )
 def test_a_third_level_is_described_that_keeps_few_lines_from_memory_or_not_for_long(
-    shared: Json, tmp_path: Path, admits: float, confidence: str, others: float, fresh: Json | None
+    shared: Json, tmp_path: Path, admits: float, confidence: str, others: float, displaces: float, fresh: Json | None
 ) -> None:
     third = _with(
         shared,
@@ -621,6 +622,7 @@ def test_a_third_level_is_described_that_keeps_few_lines_from_memory_or_not_for_
         {"name": "l3_retention_cycles", "value": others, "confidence": "medium"},
         {"name": "l3_fresh_admits", "value": admits, "confidence": confidence},
         {"name": "l3_fresh_retention_cycles", "value": 17e6, "confidence": "low"},
+        {"name": "l3_stream_displaces", "value": displaces, "confidence": "medium"},
     )["L3"]
     assert third.get("fresh") == fresh
     assert ("fresh: probed" in third["source"]) == (fresh is not None)

@@ -82,6 +82,14 @@ pub enum Pattern {
         /// Chases of a round.
         chains: u64,
     },
+    /// Every line of `bytes`, once, by `chains` chases at once, after all were used often and then `x` bytes of other
+    /// lines came from memory. The control has the same lines after a wait of the same time.
+    Stream {
+        /// Footprint that the next level holds, and the second level does not.
+        bytes: u64,
+        /// Chases of a round.
+        chains: u64,
+    },
     /// Every line of `bytes`, each `x` lines further on than the one before, by one load instruction. No control.
     Strides {
         /// Footprint: more than all caches hold.
@@ -225,6 +233,7 @@ impl CurveSpec {
             Pattern::Spread { .. } => most * LARGE as u64,
             Pattern::Chains { bytes }
             | Pattern::Idle { bytes, .. }
+            | Pattern::Stream { bytes, .. }
             | Pattern::Window { bytes, .. }
             | Pattern::Strides { bytes }
             | Pattern::Latencies { bytes }
@@ -246,6 +255,7 @@ impl CurveSpec {
             Pattern::Chains { .. } | Pattern::PageChains { .. } => self.xs.iter().find(|x| !CHAINS.contains(x)),
             Pattern::Idle { ref chains, .. }
             | Pattern::FootprintAtOnce { ref chains }
+            | Pattern::Stream { ref chains, .. }
             | Pattern::Fresh { ref chains, .. } => Some(chains).filter(|chains| !CHAINS.contains(chains)),
             _ => None,
         };
@@ -289,6 +299,11 @@ impl CurveSpec {
             && !(LEAST_AWAY..=MOST_BYTES).contains(&bytes)
         {
             return wrong(format!("{bytes} bytes that send lines away: give {LEAST_AWAY} to {MOST_BYTES}"));
+        }
+        if let Pattern::Stream { .. } = self.pattern
+            && let Some(x) = self.xs.iter().find(|x| !(LEAST_AWAY..=MOST_BYTES).contains(x))
+        {
+            return wrong(format!("a stream of {x} bytes: give {LEAST_AWAY} to {MOST_BYTES}"));
         }
         if let Pattern::Idle { .. } | Pattern::Fresh { .. } = self.pattern
             && let Some(x) = self.xs.iter().find(|&&x| x > LONGEST_IDLE_US)
@@ -338,7 +353,9 @@ fn lines(spec: &CurveSpec, x: u64, random: &mut Random) -> Vec<u64> {
     let mut found: Vec<u64> = match spec.pattern {
         Pattern::Adds | Pattern::WideAdds | Pattern::Wide { .. } | Pattern::Jumps => Vec::new(),
         Pattern::Footprint | Pattern::FootprintAtOnce { .. } => (0..(x / line).max(1)).map(|i| i * line).collect(),
-        Pattern::Idle { bytes, .. } => (0..(bytes / line).max(1)).map(|i| i * line).collect(),
+        Pattern::Idle { bytes, .. } | Pattern::Stream { bytes, .. } => {
+            (0..(bytes / line).max(1)).map(|i| i * line).collect()
+        }
         Pattern::Fresh { .. } => {
             let first = random.below(FRESH_FROM / FRESH_BYTES) * FRESH_BYTES;
             (0..FRESH_BYTES / line).map(|i| first + i * line).collect()
@@ -514,6 +531,28 @@ fn chase_fresh(region: &Region, lines: &[u64], away: (&Region, &[u64]), chains: 
     [fresh, used]
 }
 
+/// Measures one round of chases over `lines`, which were used often, after the lines of `others` came from memory. The
+/// second result is of the same lines after a wait that takes as long: what neighbours displace meanwhile.
+fn chase_beside_stream(region: &Region, lines: &[u64], others: (&Region, &[u64]), chains: u64) -> [Took; 2] {
+    let mut heads = link(region, lines, chains);
+    let round = lines.len() as u64 / chains;
+    let mut timed_round = |meanwhile: &mut dyn FnMut()| {
+        run(&mut heads, OFTEN * round);
+        meanwhile();
+        let took = timed_at_once(|| run(&mut heads, round));
+        let accesses = (round * chains) as f64;
+        Took { ns: took.ns / accesses, cycles: took.cycles / accesses }
+    };
+    let mut spent = Duration::ZERO;
+    let displaced = timed_round(&mut || {
+        let begun = Instant::now();
+        load(others.0, others.1);
+        spent = begun.elapsed();
+    });
+    let left = timed_round(&mut || wait(spent.as_micros() as u64));
+    [displaced, left]
+}
+
 /// Waits without sleep: the core stays this program's, and its clock as fast as it is.
 fn wait(us: u64) {
     let until = Instant::now() + Duration::from_micros(us);
@@ -618,6 +657,18 @@ fn measure_point(
         point.control.push(used.cycles);
         return;
     }
+    if let (Pattern::Stream { chains, .. }, Some(others)) = (spec.pattern, packed) {
+        let (all, many) = (others.bytes() as u64 / LINE as u64, point.x / LINE as u64);
+        // From another place each time: what was read last may still be cached.
+        let first = random.below(all);
+        let mut stream: Vec<u64> = (first..first + many).map(|i| i % all * LINE as u64).collect();
+        random.shuffle(&mut stream);
+        let [displaced, left] = chase_beside_stream(region, &lines, (others, &stream), chains);
+        point.cycles.push(displaced.cycles);
+        point.ns.push(displaced.ns);
+        point.control.push(left.cycles);
+        return;
+    }
     let took = match spec.pattern {
         Pattern::Idle { chains, .. } => chase_after(region, &lines, chains, point.x),
         // Its pages are fresh: their lines are cached only once a round has used them.
@@ -651,6 +702,7 @@ fn measure_point(
 fn packed_bytes(spec: &CurveSpec) -> usize {
     let lines = match spec.pattern {
         Pattern::Fresh { bytes, .. } => bytes / LINE as u64,
+        Pattern::Stream { .. } => spec.xs.iter().copied().max().unwrap_or(1) / LINE as u64,
         Pattern::Spread { pages } | Pattern::PageChains { pages } => {
             pages.max(spec.xs.iter().copied().max().unwrap_or(1))
         }
@@ -722,6 +774,11 @@ mod tests {
             assert_eq!((point.cycles.len(), point.control.len()), (2, 2));
             assert!(point.cycles.iter().chain(&point.control).all(|c| (0.1..1e9).contains(c)), "{point:?}");
         }
+        let stream = Pattern::Stream { bytes: 2 << 20, chains: 8 };
+        for point in measure(&spec(stream, Backing::Large, &[1 << 20, 4 << 20]), |_| true).unwrap().points {
+            assert_eq!((point.cycles.len(), point.control.len()), (2, 2));
+            assert!(point.cycles.iter().chain(&point.control).all(|c| (0.1..1e9).contains(c)), "{point:?}");
+        }
         let chains = measure(&spec(Pattern::Chains { bytes: 1 << 20 }, Backing::Small, &[1, 4, 32]), |_| true).unwrap();
         assert_eq!(chains.points.len(), 3);
     }
@@ -737,6 +794,8 @@ mod tests {
         assert!(far.contains("a line 16 further on: give at most 15"), "{far}");
         let nothing = refused(spec(Pattern::Fresh { bytes: 0, chains: 8 }, Backing::Large, &[1]));
         assert!(nothing.contains("0 bytes that send lines away"), "{nothing}");
+        let short = refused(spec(Pattern::Stream { bytes: 4 << 20, chains: 8 }, Backing::Large, &[64]));
+        assert!(short.contains("a stream of 64 bytes: give 65536"), "{short}");
         let stopped = measure(&spec(Pattern::Footprint, Backing::Small, &[4096]), |_| false);
         assert!(matches!(stopped, Err(HostError::Stopped)));
     }

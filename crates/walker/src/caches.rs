@@ -153,7 +153,9 @@ impl Copy {
         self.place(slot, now);
         if let Some(fresh) = self.fresh.as_mut().filter(|fresh| fresh.has_kind(is_table)) {
             fresh.place(slot, now);
-            each!(&mut self.lines, lines => lines.demote(set, way));
+            if fresh.goes_next() {
+                each!(&mut self.lines, lines => lines.demote(set, way));
+            }
         }
         let was_table = self.tables.as_mut().is_some_and(|tables| std::mem::replace(&mut tables[slot], is_table));
         (gone != EMPTY).then_some(Gone { line: gone, at, is_table: was_table })
@@ -491,12 +493,12 @@ mod tests {
 
     /// Two levels of 2 and 4 lines, as [`caches`], whose second level admits a share of fresh lines.
     fn admitting(admits: f64, far: Option<u64>) -> Caches {
-        admitting_tables(admits, far, true)
+        with_fresh(FreshDesc { admits, retention_cycles: far, goes_next: true, tables: true })
     }
 
-    /// The same. `tables`: lines of page tables are fresh, too.
-    fn admitting_tables(admits: f64, far: Option<u64>, tables: bool) -> Caches {
-        let fresh = Some(FreshDesc { admits, retention_cycles: far, tables });
+    /// The same, whose second level treats fresh lines so.
+    fn with_fresh(fresh: FreshDesc) -> Caches {
+        let fresh = Some(fresh);
         let levels = [desc("near", 2, 1, false), CacheDesc { fresh, ..desc("far", 4, 10, true) }];
         Caches::new(&levels, &rules(), 1).unwrap()
     }
@@ -521,6 +523,20 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_displaces_a_line_that_was_used_unless_its_lines_go_next() {
+        for (goes_next, expected) in [(true, 10), (false, 100)] {
+            let mut caches = with_fresh(FreshDesc { admits: 1.0, retention_cycles: None, goes_next, tables: true });
+            // Line 0 is used from the far level.
+            assert_eq!([0, 1, 2, 0].map(|line| cycles(&mut caches, line)), [100, 100, 100, 10]);
+            // More lines than both levels hold.
+            for line in 10..20 {
+                assert_eq!(cycles(&mut caches, line), 100);
+            }
+            assert_eq!(cycles(&mut caches, 0), expected, "{goes_next}");
+        }
+    }
+
+    #[test]
     fn a_line_of_a_page_table_need_not_be_fresh() {
         // Of fresh lines none is admitted, or neighbours displace those that are.
         for (admits, far) in [(0.0, None), (1.0, Some(1000))] {
@@ -531,7 +547,7 @@ mod tests {
             all.set_time(100 << 20);
             assert_eq!(from_walks(&mut all, 0), 100);
 
-            let mut caches = admitting_tables(admits, far, false);
+            let mut caches = with_fresh(FreshDesc { admits, retention_cycles: far, goes_next: true, tables: false });
             let mut table = |time: u64, line: u64| {
                 caches.set_time(time << 20);
                 caches.read_table(0, PhysAddr(line * LINE_BYTES)).cycles
@@ -572,7 +588,7 @@ mod tests {
 
     #[test]
     fn only_a_victim_cache_has_fresh_lines() {
-        let fresh = Some(FreshDesc { admits: 0.5, retention_cycles: None, tables: true });
+        let fresh = Some(FreshDesc { admits: 0.5, retention_cycles: None, goes_next: true, tables: true });
         let levels = [desc("near", 2, 1, false), CacheDesc { fresh, ..desc("far", 4, 10, false) }];
         assert!(Caches::new(&levels, &rules(), 1).is_err_and(|e| e.what.contains("`victim = true`")));
     }

@@ -150,7 +150,7 @@ pub struct CacheDesc {
 
 /// How a victim cache treats lines that memory sent, until they are used from it.
 ///
-/// Few of them are ever used again, so it does not keep them for long. A fresh line is the one of its set that goes
+/// Few of them are ever used again, so it does not keep them for long. A fresh line may be the one of its set that goes
 /// next (LRU insertion policy: Qureshi et al., Adaptive Insertion Policies for High Performance Caching, ISCA 2007).
 /// Once used from the cache, it is a line like all others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -165,6 +165,10 @@ pub struct FreshDesc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1000, max = 1_000_000_000_000_u64))]
     pub retention_cycles: Option<u64>,
+    /// Whether a fresh line goes before all others of its set, so that a stream of them displaces no other line. On a
+    /// Zen 4 it does not (docs/results/forecast-causes.md). Default true.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub goes_next: bool,
     /// Whether lines of page tables that a walk brought are fresh, too. On a Zen 4 they are not
     /// (docs/results/forecast-causes.md). Default true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
@@ -175,8 +179,8 @@ fn yes() -> bool {
     true
 }
 
-fn is_yes(tables: &bool) -> bool {
-    *tables
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 impl CacheDesc {

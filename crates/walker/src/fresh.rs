@@ -1,12 +1,12 @@
 //! Lines of a victim cache that were not used from it yet.
 //!
 //! A line that leaves the second level may never be used again. A cache that knows it takes in a part of these lines,
-//! and lets them go first:
+//! and lets them go first, or sooner than others:
 //!
 //! ```text
 //!              by chance           used from there
 //!   memory ----------------> fresh ----------------> a line like all others
-//!             `--> forgotten      `--> goes next
+//!             `--> forgotten      `--> goes next, or after a time of its own
 //! ```
 
 use crate::{FreshDesc, retention::Retention};
@@ -16,6 +16,7 @@ use mmulab_addr::{GOLDEN, mix};
 pub struct Fresh {
     /// Whether lines of page tables are fresh, too.
     tables: bool,
+    goes_next: bool,
     /// Below which number a line is admitted; None admits all.
     below: Option<u64>,
     drawn: u64,
@@ -29,6 +30,7 @@ impl Fresh {
     pub fn new(slots: usize, desc: &FreshDesc) -> Self {
         Self {
             tables: desc.tables,
+            goes_next: desc.goes_next,
             below: (desc.admits < 1.0).then_some((desc.admits * u64::MAX as f64) as u64),
             drawn: 0,
             is: vec![false; slots],
@@ -40,6 +42,12 @@ impl Fresh {
     #[inline]
     pub fn has_kind(&self, is_table: bool) -> bool {
         self.tables || !is_table
+    }
+
+    /// Whether fresh lines go before all others of their set.
+    #[inline]
+    pub fn goes_next(&self) -> bool {
+        self.goes_next
     }
 
     /// Whether the next line is admitted.
@@ -88,7 +96,7 @@ mod tests {
     #[test]
     fn the_share_asked_for_is_admitted() {
         for admits in [0.0, 0.01, 0.3, 0.999, 1.0] {
-            let mut fresh = Fresh::new(1, &FreshDesc { admits, retention_cycles: None, tables: true });
+            let mut fresh = Fresh::new(1, &FreshDesc { admits, retention_cycles: None, goes_next: true, tables: true });
             let admitted = (0..100_000).filter(|_| fresh.admits(false)).count() as f64 / 100_000.0;
             assert!((admitted - admits).abs() < 0.005, "{admitted} of {admits}");
         }
@@ -96,7 +104,8 @@ mod tests {
 
     #[test]
     fn only_fresh_lines_have_a_time_of_their_own() {
-        let mut fresh = Fresh::new(2, &FreshDesc { admits: 1.0, retention_cycles: Some(1 << 20), tables: true });
+        let mut fresh =
+            Fresh::new(2, &FreshDesc { admits: 1.0, retention_cycles: Some(1 << 20), goes_next: true, tables: true });
         fresh.place(1, 0);
         assert!(fresh.has(1) && !fresh.has(0));
         let left = (0..1000).filter(|&line| fresh.displaced(1, line, 1 << 20).is_none()).count();

@@ -41,6 +41,8 @@ MOSTLY = 0.8
 # How machines are called whose third level keeps lines of page tables: seen by a stopwatch on this generation alone
 # (docs/results/forecast-causes.md, "Lines of page tables").
 TABLES_STAY = "zen4"
+# Of lines that are used often, share above which a stream of lines from memory displaces them like any others.
+STREAM_DISPLACES = 0.5
 # A part of the core that neighbours leave at least this share of is taken to be whole.
 LIKE_NEW = 0.95
 # The same of a second level: frames that fall on the same sets cost a chase up to a tenth of it.
@@ -494,6 +496,10 @@ def _fresh(caches: list[Table], figures: dict[str, Json], base: str) -> None:
     if stays is not None:
         fresh["retention_cycles"] = _within(STAYS, round(stays["value"]))
         why = f"{why}; {_why(stays)}"
+    displaces = _reliable(figures, "l3_stream_displaces")
+    if displaces is not None and displaces["value"] > STREAM_DISPLACES:
+        fresh["goes_next"] = False
+        why = f"{why}; goes_next: {_why(displaces)}"
     if base.startswith(TABLES_STAY):
         fresh["tables"] = False
         why = f"{why}; tables: programs of 256 MB to 2 GB on a Zen 4 took as long as if these lines stay"

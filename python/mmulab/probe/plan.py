@@ -43,6 +43,9 @@ SECOND_CHAINS = 1
 # What sends lines out of the second level, in eighths of it. Microseconds for which they are left alone then.
 AWAY = 12
 FRESH_US = [1, 300, 600, 1200, 2400, 4800]
+# Bytes of a stream beside lines that are used often: next to none, and multiples of the size of the third level.
+SHORT_STREAM = 64 << 10
+STREAMS = (1, 2, 4)
 # Of 1,000 loads that are timed one by one: as many as do not take longer. Those that wait for a refresh of the memory
 # are among the last 50.
 LATENCIES = (1, 10, 100, 250, 500, 750, 900, 950, 960, 970, 980, 990, 995, 999)
@@ -74,6 +77,7 @@ CHANGING = {
     "footprint-at-once",
     "second-level",
     "fresh",
+    "stream",
     "memory-chains",
     "memory-latencies",
     "window",
@@ -198,8 +202,12 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
         curves.append(measure(name, "idle", "2M", waits, (0.45, 0.46), bytes=size, chains=1, repeats=many))
     idle = min(IDLE_BYTES, top)
     curves.append(measure("idle", "idle", "2M", IDLE_US, (0.46, 0.48), bytes=idle, chains=IDLE_CHAINS))
+    third = next((cache["bytes"] for cache in system.caches() if cache["level"] == 3 and cache["bytes"]), None)
+    if third is not None and third <= memory:
+        streams = [SHORT_STREAM, *(third * many for many in STREAMS if third * many <= memory)]
+        curves.append(measure("stream", "stream", "2M", streams, (0.48, 0.485), bytes=idle, chains=IDLE_CHAINS))
     stepped = 1 << (min(STRIDES_BYTES, top).bit_length() - 1)
-    curves.append(measure("strides", "strides", "2M", list(STRIDES), (0.48, 0.49), bytes=stepped, repeats=FEW))
+    curves.append(measure("strides", "strides", "2M", list(STRIDES), (0.485, 0.49), bytes=stepped, repeats=FEW))
     paired = min(PAIRS_BYTES, memory)
     curves.append(measure("pairs", "pairs", "2M", list(PAIRS), (0.49, 0.5), bytes=paired, repeats=FEW))
 

@@ -28,6 +28,7 @@ NAMES = {
     "l2_left_bytes": "second-level cache, beside neighbours",
     "l3_fresh_admits": "lines from memory that the third level takes in",
     "l3_fresh_retention_cycles": "  such a line that nobody uses stays for",
+    "l3_stream_displaces": "used lines of it that a stream of such lines displaces",
     "memory_cycles": "memory, dependent loads",
     "memory_ns": "  the same in ns",
     "l1d_retention_cycles": "an unused line of the first-level cache stays for",

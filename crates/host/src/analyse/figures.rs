@@ -3,7 +3,7 @@
 //! Curves are found by their names. Of the core: `add-chain`, `wide-adds`, `wide-loads`, `wide-stores`,
 //! `wide-vectors`, `wide-mixed`, `jumps`, `window`, `window-ints`, `window-vectors`, `window-loads`, `window-stores`.
 //! Of caches and memory: `footprint`, `footprint-at-once`, `second-level`, `memory-chains`, `memory-latencies`,
-//! `idle-first`, `idle-second`, `idle`, `fresh`, `strides`, `pairs`. Of translation: `pages-4k`, `pages-2m`,
+//! `idle-first`, `idle-second`, `idle`, `fresh`, `stream`, `strides`, `pairs`. Of translation: `pages-4k`, `pages-2m`,
 //! `within-large`, `walk-chains-4k`, `walk-chains-2m`, `walk-far-4k`, `walk-near-4k`, `walk-near-2m`, `walk-loads-4k`,
 //! `walk-spread`.
 //! A figure whose curve does not show it has no value, and says why.
@@ -17,6 +17,7 @@ use super::{
     shared,
     stats::{median, quantile},
     steps::{Knee, Level, Steps, departure, steps},
+    stream,
     translation::Translation,
     walks,
 };
@@ -104,6 +105,9 @@ fn retentions<'a>(of: &dyn Fn(&str) -> Option<&'a Curve>, mhz: f64, all: &mut Ve
         |name: &str, all: &[Figure]| named(name, all).filter(|f| f.confidence != Confidence::Low).and_then(|f| f.value);
     if let Some((curve, memory)) = of("fresh").zip(cycles("memory_alone_cycles", all)) {
         all.extend(fresh::figures(curve, memory, mhz));
+    }
+    if let Some((curve, memory)) = of("stream").zip(cycles("memory_alone_cycles", all)) {
+        all.push(stream::displaces(curve, memory));
     }
     let mut next = cycles("l3_cycles", all);
     let mut further = cycles("memory_alone_cycles", all);

@@ -10,6 +10,7 @@ mod retention;
 mod shared;
 mod stats;
 mod steps;
+mod stream;
 mod translation;
 mod walks;
 
