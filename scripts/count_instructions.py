@@ -25,6 +25,7 @@ NAMES = (
     "GUPS in a guest",
     *(f"coalescing {pattern}" for pattern in PATTERNS[1:]),
     *(f"MIX {policy} {pattern}" for policy in ("linux-thp", "linux-4k") for pattern in PATTERNS),
+    *(f"in time {program}" for program in ("compiler", "gups", "sequential")),
 )
 
 

@@ -2,8 +2,9 @@
 //! machine's own speed drifts. `make bench` prints it; `docs/results/performance.md` keeps what was measured.
 //!
 //! `cargo bench -p mmulab-machine -- "8 GiB"` measures only what is so named: `"MIX linux-thp"` one table, `"MIX
-//! linux-thp sequential"` one line of it. `--references=N` sets how many references a pattern has, and how many
-//! addresses of lanes shader cores take, so that `scripts/count_instructions.py` can take the difference of two runs.
+//! linux-thp sequential"` one line of it. `--references=N` sets how many references a pattern has, how many addresses
+//! of lanes shader cores take, and how many instructions cores in time run. So `scripts/count_instructions.py` can take
+//! the difference of two runs.
 
 mod bare;
 mod patterns;
@@ -44,6 +45,9 @@ const IN_TIME: &str = "zen4-epyc9004";
 const GPU: &str = "gpu-mix-baseline";
 const SHADERS: u16 = 128;
 
+/// Runs on the calling thread, without an end.
+const ONE_THREAD: Limits = Limits { instructions: None, threads: 1, shares: false };
+
 /// Nanoseconds that this thread has run on a core: what others do on a shared machine then counts as little as it can.
 fn core_ns() -> Option<u64> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -77,7 +81,8 @@ fn best(units: u64, mut work: impl FnMut()) -> f64 {
 struct Wanted {
     /// Parts of names; empty for all measurements.
     names: Vec<String>,
-    /// References of a pattern, and the most that lanes of shader cores name, if the command line says.
+    /// References of a pattern, the most that lanes of shader cores name, and the most instructions of a core in time,
+    /// if the command line says.
     references: Option<usize>,
 }
 
@@ -248,9 +253,8 @@ fn mix(wanted: &Wanted) {
 }
 
 /// A machine over a trace, which the same thread decodes.
-fn on_one_thread(trace: &str, machine: Machine) {
+fn on_one_thread(trace: &str, machine: Machine, limits: Limits) {
     let mut source = open(trace).unwrap();
-    let limits = Limits { threads: 1, ..Limits::default() };
     black_box(run(source.as_mut(), vec![machine], Followed::default(), limits, |_| Control::Continue));
 }
 
@@ -277,7 +281,7 @@ fn beside(
         let path = root().join("tests/data/cc1-small.mmt");
         let path = path.to_str().unwrap();
         let references = open(path).unwrap().info().references.unwrap_or_default();
-        let rate = |build: &dyn Fn() -> Machine| best(references, || on_one_thread(path, build()));
+        let rate = |build: &dyn Fn() -> Machine| best(references, || on_one_thread(path, build(), ONE_THREAD));
         row("compiler", rate(&one), rate(&other));
     }
 }
@@ -362,17 +366,25 @@ fn compiler() {
 }
 
 /// The same recording, random updates and a stream on a core in time: million instructions a second of one thread.
-fn in_time() {
-    println!("\nin time ({IN_TIME}, linux-4k): million instructions a second, decoding included");
+fn in_time(wanted: &Wanted) {
     let recording = root().join("tests/data/cc1-small.mmt");
     let options = Options { timing: true, ..Options::default() };
+    let mut head = Some(format!("in time ({IN_TIME}, linux-4k): million instructions a second, decoding included"));
     for (name, trace) in [
         ("compiler", recording.to_str().unwrap()),
         ("gups", "gen:gups?footprint=64M&updates=1M"),
         ("sequential", "gen:sequential?footprint=64M&references=8M"),
     ] {
-        let instructions = open(trace).unwrap().info().instructions.unwrap_or_default();
-        let rate = best(instructions, || on_one_thread(trace, machine(IN_TIME, "linux-4k", &options, true)));
+        if !wanted.has(&format!("in time {name}")) {
+            continue;
+        }
+        if let Some(head) = head.take() {
+            println!("\n{head}");
+        }
+        let all = open(trace).unwrap().info().instructions.unwrap_or_default();
+        let instructions = wanted.references.map_or(all, |most| all.min(most as u64));
+        let limits = Limits { instructions: Some(instructions), ..ONE_THREAD };
+        let rate = best(instructions, || on_one_thread(trace, machine(IN_TIME, "linux-4k", &options, true), limits));
         println!("{name:14} {:10.1}", rate / 1e6);
     }
 }
@@ -400,7 +412,5 @@ fn main() {
     if wanted.has("the compiler's recording") {
         compiler();
     }
-    if wanted.has("in time") {
-        in_time();
-    }
+    in_time(&wanted);
 }
