@@ -609,7 +609,13 @@ def test_a_second_level_has_the_ways_that_a_neighbour_on_the_core_leaves(
         (0.456, "medium", 17e6, 0.1, {"admits": 0.456, "retention_cycles": 17_000_000, "tables": False}),
         (0.97, "high", 17e6, 0.9, None),
         (0.97, "high", 50e6, 0.5, {"admits": 0.97, "retention_cycles": 17_000_000, "tables": False}),
-        (0.97, "high", 50e6, 0.7, {"admits": 0.97, "retention_cycles": 17_000_000, "goes_next": False, "tables": False}),
+        (
+            0.97,
+            "high",
+            50e6,
+            0.7,
+            {"admits": 0.97, "retention_cycles": 17_000_000, "goes_next": False, "tables": False},
+        ),
         (0.4, "low", 50e6, 0.9, None),
     ],
 )
