@@ -81,6 +81,13 @@ pub struct Took {
     pub cycles: f64,
 }
 
+impl Took {
+    /// The mean of each of `count` parts of the work.
+    pub fn each(self, count: f64) -> Self {
+        Self { ns: self.ns / count, cycles: self.cycles / count }
+    }
+}
+
 /// Length of the chain before and after a burst, in microseconds.
 const CALIBRATION_US: u64 = 15;
 

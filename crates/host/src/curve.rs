@@ -436,9 +436,7 @@ fn rounds(region: &Region, lines: &[u64], chains: u64, burst_us: u64) -> Took {
     let many = (burst_us as f64 * 1000.0 / tried.ns.max(1.0)) as u64 + 1;
     // A run is rounded up to eights.
     let steps = (many * round).next_multiple_of(8);
-    let best = fastest(BURSTS, || run(&mut heads, steps));
-    let accesses = (steps * chains) as f64;
-    Took { ns: best.ns / accesses, cycles: best.cycles / accesses }
+    fastest(BURSTS, || run(&mut heads, steps)).each((steps * chains) as f64)
 }
 
 /// The same by another way to follow chases.
@@ -457,18 +455,14 @@ fn chase_by(
     let tried = timed(|| run(&mut heads, FEWEST));
     let step_ns = (tried.ns / FEWEST as f64).max(0.05);
     let steps = ((burst_us as f64 * 1000.0 / step_ns) as u64).max(FEWEST).next_multiple_of(8);
-    let best = fastest(BURSTS, || run(&mut heads, steps));
-    let accesses = (steps * chains) as f64;
-    Took { ns: best.ns / accesses, cycles: best.cycles / accesses }
+    fastest(BURSTS, || run(&mut heads, steps)).each((steps * chains) as f64)
 }
 
 /// Measures loads of `lines` that do not wait for each other. The result is the mean of some rounds, because the loads
 /// contend for walkers and queues that are shared with another hardware thread.
 fn loads(region: &Region, lines: &[u64]) -> Took {
     load(region, lines);
-    let took = timed(|| (0..ROUNDS).for_each(|_| load(region, lines)));
-    let count = (lines.len() * ROUNDS) as f64;
-    Took { ns: took.ns / count, cycles: took.cycles / count }
+    timed(|| (0..ROUNDS).for_each(|_| load(region, lines))).each((lines.len() * ROUNDS) as f64)
 }
 
 /// One repeat of every point of a window: the chases go on from point to point, so that no line is met twice.
@@ -502,9 +496,7 @@ fn chase_after(region: &Region, lines: &[u64], chains: u64, idle_us: u64) -> Too
     let rounds = if lines.len() as u64 * LINE as u64 > IDLE_LONG { 1 } else { IDLE_ROUNDS };
     run(&mut heads, rounds * round);
     wait(idle_us);
-    let took = timed_at_once(|| run(&mut heads, round));
-    let accesses = (round * chains) as f64;
-    Took { ns: took.ns / accesses, cycles: took.cycles / accesses }
+    timed_at_once(|| run(&mut heads, round)).each((round * chains) as f64)
 }
 
 /// Measures one round of chases over `lines` that memory sent, `idle_us` after they left the second level. A chase over
@@ -522,9 +514,7 @@ fn chase_fresh(region: &Region, lines: &[u64], away: (&Region, &[u64]), chains: 
         run(&mut heads, round);
         run(&mut away_heads, AWAY_ROUNDS * away_round);
         wait(idle_us);
-        let took = timed_at_once(|| run(&mut heads, round));
-        let accesses = (round * chains) as f64;
-        Took { ns: took.ns / accesses, cycles: took.cycles / accesses }
+        timed_at_once(|| run(&mut heads, round)).each((round * chains) as f64)
     };
     let fresh = once(idle_us);
     let used = (0..OFTEN).map(|_| once(0)).last().unwrap_or(fresh);
@@ -539,9 +529,7 @@ fn chase_beside_stream(region: &Region, lines: &[u64], others: (&Region, &[u64])
     let mut timed_round = |meanwhile: &mut dyn FnMut()| {
         run(&mut heads, OFTEN * round);
         meanwhile();
-        let took = timed_at_once(|| run(&mut heads, round));
-        let accesses = (round * chains) as f64;
-        Took { ns: took.ns / accesses, cycles: took.cycles / accesses }
+        timed_at_once(|| run(&mut heads, round)).each((round * chains) as f64)
     };
     let mut spent = Duration::ZERO;
     let displaced = timed_round(&mut || {
@@ -648,25 +636,27 @@ fn measure_point(
         Pattern::Chains { .. } | Pattern::PageChains { .. } => point.x,
         _ => 1,
     };
-    if let (Pattern::Fresh { bytes, chains }, Some(away)) = (spec.pattern, packed) {
-        let mut others: Vec<u64> = (0..bytes / LINE as u64).map(|i| i * LINE as u64).collect();
-        random.shuffle(&mut others);
-        let [fresh, used] = chase_fresh(region, &lines, (away, &others), chains, point.x);
-        point.cycles.push(fresh.cycles);
-        point.ns.push(fresh.ns);
-        point.control.push(used.cycles);
-        return;
-    }
-    if let (Pattern::Stream { chains, .. }, Some(others)) = (spec.pattern, packed) {
-        let (all, many) = (others.bytes() as u64 / LINE as u64, point.x / LINE as u64);
-        // From another place each time: what was read last may still be cached.
-        let first = random.below(all);
-        let mut stream: Vec<u64> = (first..first + many).map(|i| i % all * LINE as u64).collect();
-        random.shuffle(&mut stream);
-        let [displaced, left] = chase_beside_stream(region, &lines, (others, &stream), chains);
-        point.cycles.push(displaced.cycles);
-        point.ns.push(displaced.ns);
-        point.control.push(left.cycles);
+    // Those whose control is the same lines under other circumstances.
+    let beside = match (spec.pattern, packed) {
+        (Pattern::Fresh { bytes, chains }, Some(away)) => {
+            let mut others: Vec<u64> = (0..bytes / LINE as u64).map(|i| i * LINE as u64).collect();
+            random.shuffle(&mut others);
+            Some(chase_fresh(region, &lines, (away, &others), chains, point.x))
+        }
+        (Pattern::Stream { chains, .. }, Some(others)) => {
+            let (all, many) = (others.bytes() as u64 / LINE as u64, point.x / LINE as u64);
+            // From another place each time: what was read last may still be cached.
+            let first = random.below(all);
+            let mut stream: Vec<u64> = (first..first + many).map(|i| i % all * LINE as u64).collect();
+            random.shuffle(&mut stream);
+            Some(chase_beside_stream(region, &lines, (others, &stream), chains))
+        }
+        _ => None,
+    };
+    if let Some([took, control]) = beside {
+        point.cycles.push(took.cycles);
+        point.ns.push(took.ns);
+        point.control.push(control.cycles);
         return;
     }
     let took = match spec.pattern {

@@ -171,7 +171,8 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
     curves.append(measure("footprint", "footprint", "2M", footprints, (0.02, 0.28)))
     at_once = [x for x in grid(*CACHES, effort.density, 1024) if x <= top]
     curves.append(measure("footprint-at-once", "footprint-at-once", "2M", at_once, (0.28, 0.3), chains=CACHES_CHAINS))
-    second = next((cache["bytes"] for cache in system.caches() if cache["level"] == 2 and cache["bytes"]), None)
+    sizes = {cache["level"]: cache["bytes"] for cache in system.caches() if cache["bytes"]}
+    second, third = sizes.get(2), sizes.get(3)
     if second is not None:
         eighth = max(PAGE, second // 8 // PAGE * PAGE)
         around = [eighth * many for many in SECOND]
@@ -202,7 +203,6 @@ def run(effort: Effort, progress: Progress = lambda _name, _share: None) -> list
         curves.append(measure(name, "idle", "2M", waits, (0.45, 0.46), bytes=size, chains=1, repeats=many))
     idle = min(IDLE_BYTES, top)
     curves.append(measure("idle", "idle", "2M", IDLE_US, (0.46, 0.48), bytes=idle, chains=IDLE_CHAINS))
-    third = next((cache["bytes"] for cache in system.caches() if cache["level"] == 3 and cache["bytes"]), None)
     if third is not None and third <= memory:
         streams = [SHORT_STREAM, *(third * many for many in STREAMS if third * many <= memory)]
         curves.append(measure("stream", "stream", "2M", streams, (0.48, 0.485), bytes=idle, chains=IDLE_CHAINS))

@@ -55,13 +55,18 @@ fn shares(curve: &Curve, memory: f64, mhz: f64, take: &Take) -> Option<Vec<(f64,
     let Pattern::Fresh { bytes, chains } = curve.pattern else { return None };
     let memory = memory / chains as f64;
     let of = |p: &crate::Point| {
-        let (cost, near) = (take.trimmed(&p.cycles), take.trimmed(&p.control));
+        let near = take.trimmed(&p.control);
         // Lines leave the second level while the first of the rounds goes on that send them away.
         let sent = (AWAY_ROUNDS as f64 - 0.5) * bytes as f64 / LINE * near;
-        let there = ((memory - cost) / (memory - near)).clamp(0.0, 1.0);
-        (memory >= LEAST_FACTOR * near).then_some((p.x as f64 * mhz + sent, there))
+        Some((p.x as f64 * mhz + sent, share_there(take.trimmed(&p.cycles), near, memory)?))
     };
     curve.points.iter().map(of).collect()
+}
+
+/// The share of some lines that a level had, by what they cost in the mean, and what one costs there and from memory.
+/// None where these two are too near each other.
+pub(super) fn share_there(cost: f64, near: f64, memory: f64) -> Option<f64> {
+    (memory >= LEAST_FACTOR * near).then(|| ((memory - cost) / (memory - near)).clamp(0.0, 1.0))
 }
 
 /// The fit with the smallest squares. Of each scale, the share that is best is known.

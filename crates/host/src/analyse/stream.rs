@@ -8,11 +8,12 @@
 //! A level in which all lines are alike (LRU) loses all of them to a stream of twice its size. One in which lines from
 //! memory go first loses none. Neighbours displace lines meanwhile, which the wait shows.
 
-use super::figure::{Figure, Wanted, figure};
-use crate::curve::{Curve, Pattern};
+use super::{
+    figure::{Figure, Wanted, figure},
+    fresh::share_there,
+};
+use crate::curve::{Curve, Pattern, Point};
 
-/// Memory must take at least this many times what the level does: else shares are noise.
-const LEAST_FACTOR: f64 = 1.5;
 /// Share of the lines that a wait must leave: else neighbours have displaced what the stream could.
 const LEAST_LEFT: f64 = 0.3;
 
@@ -31,20 +32,19 @@ pub(super) fn displaces(curve: &Curve, memory: f64) -> Figure {
         let Pattern::Stream { chains, .. } = curve.pattern else { return None };
         let (first, streams) = curve.points.split_first()?;
         let (near, memory) = (take.trimmed(&first.control), memory / chains as f64);
-        if memory < LEAST_FACTOR * near {
-            return None;
-        }
-        let there = |cost: f64| ((memory - cost) / (memory - near)).clamp(0.0, 1.0);
-        let shares = streams.iter().rev().map(|p| [&p.cycles, &p.control].map(|c| there(take.trimmed(c))));
-        let displaced = |[after, left]: [f64; 2]| (left >= LEAST_LEFT).then(|| (1.0 - after / left).max(0.0));
-        shares.filter_map(displaced).next().map(|share| (share, None))
+        let displaced = |p: &Point| {
+            let [after, left] = [&p.cycles, &p.control].map(|costs| share_there(take.trimmed(costs), near, memory));
+            let left = left.filter(|&left| left >= LEAST_LEFT)?;
+            Some((1.0 - after? / left).max(0.0))
+        };
+        streams.iter().rev().find_map(displaced).map(|share| (share, None))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Backing, Point};
+    use crate::Backing;
 
     /// A curve of a level 16 cycles away, memory being 400 away: shares there after streams, and after waits as long.
     fn made(shares: &[[f64; 2]]) -> Curve {
